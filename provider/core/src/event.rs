@@ -1,0 +1,33 @@
+//! What the transport tells its owner besides packets and completions.
+
+use ferroce_wire::Qpn;
+use std::borrow::Cow;
+
+/// Something that happened inside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An asynchronous event for the application (`ibv_get_async_event(3)`).
+    Async(AsyncEvent),
+    /// The reason behind a refusal, a NAK or an error completion, for a person to read.
+    Reason {
+        /// The QP it is about.
+        qpn: Qpn,
+        /// A sentence with the numbers in it.
+        text: Cow<'static, str>,
+    },
+}
+
+/// Asynchronous events about QPs (IBTA 11.6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncEvent {
+    /// First packet arrived at a QP in RTR.
+    CommEst(Qpn),
+    /// The send queue has drained after a transition to SQD.
+    SqDrained(Qpn),
+    /// The QP went to the error state by a fault that no completion can carry.
+    QpFatal(Qpn),
+    /// A peer's request was invalid and no receive WQE could carry the error.
+    QpReqErr(Qpn),
+    /// A peer's request broke an access right and no receive WQE could carry the error.
+    QpAccessErr(Qpn),
+}

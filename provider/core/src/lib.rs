@@ -1,0 +1,24 @@
+//! The RoCEv2 transport without IO: no socket, no clock, no thread, no unsafe code.
+//!
+//! Packets, work requests and the time go in; packets, completions, events and the next deadline come out.
+//! The same inputs give the same outputs.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod completion;
+mod event;
+mod memory;
+mod path;
+mod sink;
+mod work;
+
+pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
+pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
+pub use event::{AsyncEvent, Event};
+pub use memory::{BadAddress, Memory, PdId};
+pub use path::{Ecn, PacketMeta, Path};
+pub use sink::TransmitSink;
+pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};
+
+/// Time in nanoseconds since a moment of the caller's choice; never runs backwards.
+pub type Nanos = u64;

@@ -1,0 +1,63 @@
+//! Where packets go to and where they came from.
+
+use std::net::IpAddr;
+
+/// The IP level of a connection, resolved from its address vector and GID.
+///
+/// Packets of one path stay in order. IPv6 link-local addresses need the interface they belong to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Path {
+    /// Source address: the GID at the QP's `sgid_index`.
+    pub src: IpAddr,
+    /// Destination address: the DGID.
+    pub dst: IpAddr,
+    /// Interface index for link-local addresses; 0 otherwise.
+    pub interface: u32,
+    /// The whole TOS byte or traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// IPv6 flow label, 20 bits.
+    pub flow_label: u32,
+    /// UDP source port.
+    pub source_port: u16,
+}
+
+/// What was seen around a received UDP payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketMeta {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// UDP source port.
+    pub source_port: u16,
+    /// The whole TOS byte or traffic class.
+    pub traffic_class: u8,
+    /// Whether the ICRC has been checked already; the core checks it otherwise, trying `ip_id` first.
+    pub icrc_checked: bool,
+    /// The IPv4 identification where it is known.
+    pub ip_id: Option<u16>,
+}
+
+/// The ECN field of a TOS byte (RFC 3168).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    NotEct,
+    /// ECN-capable.
+    Ect,
+    /// Congestion experienced.
+    Ce,
+}
+
+impl PacketMeta {
+    /// The ECN mark the packet arrived with.
+    pub fn ecn(&self) -> Ecn {
+        match self.traffic_class & 3 {
+            0 => Ecn::NotEct,
+            3 => Ecn::Ce,
+            _ => Ecn::Ect,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Where outgoing packets are written.
+
+use crate::Path;
+
+/// A batch of outgoing packets.
+///
+/// The transport reserves room, writes header, payload and pad, and commits. The sink owns the ICRC (the last
+/// four bytes), because only it knows the IPv4 identification that the packet will carry.
+pub trait TransmitSink {
+    /// Room for one UDP payload of `len` bytes, the ICRC's four included, on `path`; its content is arbitrary.
+    /// `None` when the batch is full or the path is held back for now: the transport tries again later.
+    fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]>;
+    /// The packet in the room last reserved is complete but for its ICRC.
+    fn commit(&mut self);
+}

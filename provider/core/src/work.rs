@@ -1,0 +1,85 @@
+//! Work requests, as an application posts them.
+
+use smallvec::SmallVec;
+
+bitflags::bitflags! {
+    /// Flags of a send work request (`ibv_post_send(3)`); the bits are those of `enum ibv_send_flags`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SendFlags: u32 {
+        /// Wait for all READs and atomics before it (IBTA 10.8.3.3).
+        const FENCE = 1;
+        /// Make a completion when it succeeds.
+        const SIGNALED = 2;
+        /// Set the solicited event bit in the last packet.
+        const SOLICITED = 4;
+        /// The data was copied when the request was posted.
+        const INLINE = 8;
+        /// Offload of IP checksums; means nothing on RoCE and is accepted only on UD and raw packet QPs.
+        const IP_CSUM = 16;
+    }
+}
+
+/// A piece of local memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sge {
+    /// Virtual address in the region's address space (its iova).
+    pub addr: u64,
+    /// Length in bytes.
+    pub length: u32,
+    /// The region's local key.
+    pub lkey: u32,
+}
+
+/// What a send work request sends, or where the answer of a READ or an atomic goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// Scatter/gather elements, read (or written) when the packets are made (or arrive).
+    Sges(SmallVec<[Sge; 2]>),
+    /// Bytes copied when the request was posted.
+    Inline(SmallVec<[u8; 40]>),
+}
+
+/// The operation of a send work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendOp {
+    /// SEND.
+    Send,
+    /// SEND with immediate; `imm` as it stands on the wire, big-endian.
+    SendImm { imm: [u8; 4] },
+    /// SEND with invalidate.
+    SendInv { rkey: u32 },
+    /// RDMA WRITE.
+    Write { va: u64, rkey: u32 },
+    /// RDMA WRITE with immediate.
+    WriteImm { va: u64, rkey: u32, imm: [u8; 4] },
+    /// RDMA READ.
+    Read { va: u64, rkey: u32 },
+    /// 64-bit compare and swap.
+    CompareSwap { va: u64, rkey: u32, compare: u64, swap: u64 },
+    /// 64-bit fetch and add.
+    FetchAdd { va: u64, rkey: u32, add: u64 },
+    /// Invalidate a local key.
+    LocalInv { rkey: u32 },
+}
+
+/// A send work request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendWr {
+    /// The consumer's own number, handed back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// Its flags.
+    pub flags: SendFlags,
+    /// The local side's data.
+    pub payload: Payload,
+}
+
+/// A receive work request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecvWr {
+    /// The consumer's own number, handed back in the completion.
+    pub wr_id: u64,
+    /// Where the message goes.
+    pub sges: SmallVec<[Sge; 2]>,
+}
