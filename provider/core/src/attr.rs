@@ -99,29 +99,50 @@ bitflags::bitflags! {
 bitflags::bitflags! {
     /// Which fields of [`QpAttr`] a modify sets; the bits are those of `enum ibv_qp_attr_mask`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    #[expect(missing_docs, reason = "the names are ibv_modify_qp(3)'s own")]
     pub struct QpAttrMask: u32 {
+        /// The state to go to.
         const STATE = 1;
+        /// The state it is assumed to be in.
         const CUR_STATE = 1 << 1;
+        /// Whether draining raises an event.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
+        /// What the peer may do.
         const ACCESS_FLAGS = 1 << 3;
+        /// Index into the P_Key table.
         const PKEY_INDEX = 1 << 4;
+        /// The port.
         const PORT = 1 << 5;
+        /// The Q_Key.
         const QKEY = 1 << 6;
+        /// The primary path.
         const AV = 1 << 7;
+        /// Largest payload of one packet.
         const PATH_MTU = 1 << 8;
+        /// Local ACK timeout.
         const TIMEOUT = 1 << 9;
+        /// Transport retries.
         const RETRY_CNT = 1 << 10;
+        /// RNR retries.
         const RNR_RETRY = 1 << 11;
+        /// PSN expected first.
         const RQ_PSN = 1 << 12;
+        /// READs and atomics outstanding as requester (`max_rd_atomic`).
         const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// The alternate path.
         const ALT_PATH = 1 << 14;
+        /// RNR NAK timer code.
         const MIN_RNR_TIMER = 1 << 15;
+        /// PSN sent first.
         const SQ_PSN = 1 << 16;
+        /// READs and atomics outstanding as responder.
         const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// Path migration state.
         const PATH_MIG_STATE = 1 << 18;
+        /// Sizes of the work queues.
         const CAP = 1 << 19;
+        /// The peer's QPN.
         const DEST_QPN = 1 << 20;
+        /// Rate limit for packet pacing.
         const RATE_LIMIT = 1 << 25;
     }
 }

@@ -40,11 +40,15 @@ pub enum Payload {
 }
 
 /// The operation of a send work request.
+///
+/// `va` is the remote virtual address and `rkey` the key that covers it (or the key to invalidate); `imm` is
+/// immediate data as it stands on the wire, big-endian; `compare`, `swap` and `add` are in host byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields are documented once, above")]
 pub enum SendOp {
     /// SEND.
     Send,
-    /// SEND with immediate; `imm` as it stands on the wire, big-endian.
+    /// SEND with immediate.
     SendImm { imm: [u8; 4] },
     /// SEND with invalidate.
     SendInv { rkey: u32 },
