@@ -6,6 +6,7 @@
 
 mod attr;
 mod completion;
+mod counters;
 mod event;
 mod memory;
 mod path;
@@ -14,6 +15,7 @@ mod work;
 
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
 pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
+pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_COUNTERS};
 pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
 pub use path::{Ecn, PacketMeta, Path};
