@@ -1,0 +1,7 @@
+//! The thin layer over the system calls that neither the standard library nor socket2 offers.
+//!
+//! All of the crate's unsafe code is here and in [`crate::shared`].
+
+pub(crate) mod control;
+pub(crate) mod option;
+pub(crate) mod unix_message;
