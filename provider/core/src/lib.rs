@@ -11,6 +11,7 @@ mod event;
 mod memory;
 mod path;
 mod sink;
+mod timers;
 mod work;
 
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
@@ -20,6 +21,7 @@ pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
 pub use path::{Ecn, PacketMeta, Path};
 pub use sink::TransmitSink;
+pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};
 
 /// Time in nanoseconds since a moment of the caller's choice; never runs backwards.
