@@ -2,6 +2,7 @@
 
 use crate::{CqId, Path, PdId};
 use ferroce_wire::{Psn, Qpn};
+use std::fmt;
 
 /// Service type of a QP; the values are those of `enum ibv_qp_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,32 @@ pub enum QpState {
     Sqd = 4,
     Sqe = 5,
     Err = 6,
+}
+
+impl fmt::Display for QpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QpType::Rc => "RC",
+            QpType::Uc => "UC",
+            QpType::Ud => "UD",
+            QpType::XrcIni => "XRC_INI",
+            QpType::XrcTgt => "XRC_TGT",
+        })
+    }
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QpState::Reset => "RESET",
+            QpState::Init => "INIT",
+            QpState::Rtr => "RTR",
+            QpState::Rts => "RTS",
+            QpState::Sqd => "SQD",
+            QpState::Sqe => "SQE",
+            QpState::Err => "ERR",
+        })
+    }
 }
 
 /// Largest payload of one packet; the values are those of `enum ibv_mtu`.

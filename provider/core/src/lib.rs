@@ -11,6 +11,7 @@ mod event;
 mod memory;
 mod path;
 mod sink;
+mod state;
 mod timers;
 mod work;
 
@@ -21,6 +22,7 @@ pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
 pub use path::{Ecn, PacketMeta, Path};
 pub use sink::TransmitSink;
+pub use state::{Limits, ModifyQpError, Step, apply, check_modify, query};
 pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};
 
