@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -30,9 +31,13 @@ pub fn listen(name: &str) -> io::Result<UnixListener> {
     Ok(UnixListener::from(OwnedFd::from(socket)))
 }
 
-/// Connects to the abstract `name`. `ConnectionRefused` when nobody listens; blocks while the backlog is full.
-pub fn connect(name: &str) -> io::Result<UnixStream> {
+/// Connects to the abstract `name`, and leaves `timeout` on the socket for reads and writes. `ConnectionRefused` when
+/// nobody listens; `WouldBlock` when the backlog stays full for `timeout`.
+pub fn connect(name: &str, timeout: Duration) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+    // The send timeout bounds the connect too (unix(7) is silent; socket(7) says so of SO_SNDTIMEO).
+    socket.set_write_timeout(Some(timeout))?;
+    socket.set_read_timeout(Some(timeout))?;
     socket.connect(&address(name)?)?;
     Ok(UnixStream::from(OwnedFd::from(socket)))
 }
@@ -56,6 +61,8 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(10);
+
     fn unique(name: &str) -> String {
         format!("ferroce-test-{}-{name}", std::process::id())
     }
@@ -64,7 +71,7 @@ mod tests {
     fn messages_keep_their_bounds_and_the_peer_is_known() {
         let name = unique("bounds");
         let listener = listen(&name).unwrap();
-        let mut client = connect(&name).unwrap();
+        let mut client = connect(&name, LONG).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         client.write_all(b"one").unwrap();
         client.write_all(b"two").unwrap();
@@ -82,7 +89,7 @@ mod tests {
     #[test]
     fn one_listener_per_name_until_it_is_dropped() {
         let name = unique("single");
-        assert_eq!(connect(&name).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert_eq!(connect(&name, LONG).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let first = listen(&name).unwrap();
         assert_eq!(listen(&name).unwrap_err().kind(), ErrorKind::AddrInUse);
         drop(first);

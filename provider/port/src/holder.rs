@@ -1,5 +1,6 @@
 //! Who has a UDP port.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,6 +24,17 @@ pub struct HeldSocket {
     pub owner: Owner,
 }
 
+/// One socket that is bound to a port, as the kernel lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoundSocket {
+    /// The local address.
+    pub address: IpAddr,
+    /// The user id it was opened with.
+    pub uid: u32,
+    /// What fstat(2) calls its inode.
+    pub inode: u64,
+}
+
 /// The owner of a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Owner {
@@ -41,13 +53,10 @@ pub enum Owner {
 
 /// Finds out who holds the UDP `port`. Never fails: what cannot be read is not told.
 pub fn who_holds(port: u16) -> Holder {
-    let mut sockets = Vec::new();
-    for (table, parse) in [("udp", parse_ipv4 as fn(&str) -> Option<IpAddr>), ("udp6", parse_ipv6)] {
-        let text = fs::read_to_string(Path::new("/proc/self/net").join(table)).unwrap_or_default();
-        sockets.extend(text.lines().filter_map(|line| parse_line(line, port, parse)));
-    }
-    let sockets = sockets.into_iter().map(|Line { address, uid, inode }| {
-        let owner = match process_with_socket(inode) {
+    let bound = bound_sockets(port);
+    let processes = processes_with_sockets(&bound);
+    let sockets = bound.into_iter().map(|BoundSocket { address, uid, inode }| {
+        let owner = match processes.get(&inode).cloned() {
             Some((pid, name)) => Owner::Process { pid, name },
             None if uid == 0 && Path::new("/sys/module/rdma_rxe").exists() => Owner::KernelRxe,
             None => Owner::Hidden,
@@ -55,6 +64,17 @@ pub fn who_holds(port: u16) -> Holder {
         HeldSocket { address, uid, owner }
     });
     Holder { sockets: sockets.collect() }
+}
+
+/// The sockets bound to the UDP `port` in this network namespace, without asking whose they are, which is cheap. Empty
+/// where /proc cannot be read.
+pub fn bound_sockets(port: u16) -> Vec<BoundSocket> {
+    let mut sockets = Vec::new();
+    for (table, parse) in [("udp", parse_ipv4 as fn(&str) -> Option<IpAddr>), ("udp6", parse_ipv6)] {
+        let text = fs::read_to_string(Path::new("/proc/self/net").join(table)).unwrap_or_default();
+        sockets.extend(text.lines().filter_map(|line| parse_line(line, port, parse)));
+    }
+    sockets
 }
 
 impl fmt::Display for Holder {
@@ -78,14 +98,8 @@ impl fmt::Display for Holder {
     }
 }
 
-struct Line {
-    address: IpAddr,
-    uid: u32,
-    inode: u64,
-}
-
 /// A line of /proc/net/udp: `sl local:port remote:port st tx:rx tr:when retrnsmt uid timeout inode …` (proc(5)).
-fn parse_line(line: &str, port: u16, parse_address: fn(&str) -> Option<IpAddr>) -> Option<Line> {
+fn parse_line(line: &str, port: u16, parse_address: fn(&str) -> Option<IpAddr>) -> Option<BoundSocket> {
     let mut fields = line.split_whitespace();
     let (address, local_port) = fields.nth(1)?.split_once(':')?;
     if u16::from_str_radix(local_port, 16).ok()? != port {
@@ -93,7 +107,7 @@ fn parse_line(line: &str, port: u16, parse_address: fn(&str) -> Option<IpAddr>) 
     }
     let uid = fields.nth(5)?.parse().ok()?;
     let inode = fields.nth(1)?.parse().ok()?;
-    Some(Line { address: parse_address(address)?, uid, inode })
+    Some(BoundSocket { address: parse_address(address)?, uid, inode })
 }
 
 /// The kernel prints the address's words as it finds them in memory, so the byte order within each is the machine's.
@@ -110,21 +124,28 @@ fn parse_ipv6(hex: &str) -> Option<IpAddr> {
     Some(IpAddr::from(Ipv6Addr::from(bytes)))
 }
 
-/// Looks through the open files of all processes that we may look into. Bounded by what /proc lists.
-fn process_with_socket(inode: u64) -> Option<(u32, String)> {
-    let wanted = format!("socket:[{inode}]");
-    for process in fs::read_dir("/proc").ok()?.flatten() {
+/// Looks once through the open files of all processes that we may look into, for the first that holds each of the
+/// sockets: by inode, its id and name. Bounded by what /proc lists.
+fn processes_with_sockets(sockets: &[BoundSocket]) -> HashMap<u64, (u32, String)> {
+    let mut found = HashMap::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(files) = fs::read_dir(process.path().join("fd")) else { continue };
-        let holds = files
-            .flatten()
-            .any(|file| fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str()));
-        if holds {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some((pid, name.trim_end().to_owned()));
+        for inode in files.flatten().filter_map(|file| socket_inode(&fs::read_link(file.path()).ok()?)) {
+            if sockets.iter().any(|socket| socket.inode == inode) {
+                found.entry(inode).or_insert_with(|| {
+                    let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                    (pid, name.trim_end().to_owned())
+                });
+            }
         }
     }
-    None
+    found
+}
+
+/// `socket:[INODE]`, as the links in /proc/PID/fd read.
+fn socket_inode(link: &Path) -> Option<u64> {
+    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
+pub mod process;
 pub mod receive_socket;
 pub mod shared;
 mod sys;
+pub mod wait;
 
 pub use receive_socket::{ReceiveSocketError, Sharing, open_receive_socket, steer_by_qpn};

@@ -4,4 +4,5 @@
 
 pub(crate) mod control;
 pub(crate) mod option;
+pub(crate) mod process;
 pub(crate) mod unix_message;
