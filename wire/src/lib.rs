@@ -2,12 +2,37 @@
 //!
 //! Everything here is a pure function of bytes. Sequence numbers wrap, lengths are checked before they are
 //! used, and a packet that parses can be taken apart without a further check.
+//!
+//! Receiving: [`Packet::parse`], then [`icrc::verify`]. Sending: [`PacketHeader`], then [`icrc::seal`].
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+mod header;
+pub mod icrc;
 mod number;
+mod opcode;
+mod packet;
+mod packet_header;
+mod syndrome;
+mod timer;
+mod u24;
 
+pub use header::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, DEFAULT_PKEY, Deth, Feth, FlushSelectivity, GSI_QKEY, Ieth, ImmDt,
+    Rdeth, Reth, Xrceth,
+};
 pub use number::{Psn, Qpn};
+pub use opcode::{Header, Headers, Opcode, Operation, PayloadRule, Position, Service};
+pub use packet::{Packet, ParseError};
+pub use packet_header::PacketHeader;
+pub use syndrome::{NakCode, Syndrome};
+pub use timer::{ack_timeout_ns, rnr_timer_ns};
+
+/// The UDP destination port of RoCEv2.
+pub const ROCE_UDP_PORT: u16 = 4791;
+
+/// Length of the invariant CRC at the end of every packet, in bytes.
+pub const ICRC_LEN: usize = 4;
