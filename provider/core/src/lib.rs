@@ -10,6 +10,7 @@ mod counters;
 mod event;
 mod memory;
 mod path;
+mod regions;
 mod sink;
 mod state;
 mod timers;
@@ -21,6 +22,10 @@ pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_CO
 pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
 pub use path::{Ecn, PacketMeta, Path};
+pub use regions::{
+    DeregisterError, InvalidateFault, KeyFault, LocalFault, LocalUse, MAX_REGIONS, RangeFault, RegionKeys,
+    RegionSpec, Regions, RegisterError, RemoteFault,
+};
 pub use sink::TransmitSink;
 pub use state::{Limits, ModifyQpError, Step, apply, check_modify, query};
 pub use timers::Deadlines;

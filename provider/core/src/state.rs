@@ -78,7 +78,7 @@ pub fn check_modify(
 }
 
 /// Copies the attributes that `mask` names. To RESET it puts all of them back to their first values, since the
-/// state clears everything but what the QP was created with (IBTA 10.3.1.1).
+/// state clears everything but what the QP was created with.
 pub fn apply(current: &mut QpAttr, attr: &QpAttr, mask: QpAttrMask) {
     if mask.contains(QpAttrMask::STATE) && attr.qp_state == QpState::Reset {
         *current = QpAttr::default();
