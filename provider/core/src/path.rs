@@ -36,7 +36,7 @@ pub struct PacketMeta {
     pub traffic_class: u8,
     /// Whether the ICRC has been checked already; the core checks it otherwise, trying `ip_id` first.
     pub icrc_checked: bool,
-    /// The IPv4 identification where it is known.
+    /// The IPv4 identification; a guess by a port that does not see the IP header.
     pub ip_id: Option<u16>,
 }
 

@@ -6,10 +6,18 @@
 pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
+mod port;
 pub mod process;
 pub mod receive_socket;
+mod reported;
+pub mod self_test;
 pub mod shared;
+mod source_port;
 mod sys;
+mod udp;
 pub mod wait;
 
+pub use port::{Port, PortCounters};
 pub use receive_socket::{ReceiveSocketError, Sharing, open_receive_socket, steer_by_qpn};
+pub use source_port::{FIRST_SOURCE_PORT, SOURCE_PORTS, source_port};
+pub use udp::{MAX_PACKET, UdpOptions, UdpPort, UdpPortError};
