@@ -12,7 +12,7 @@ mod memory;
 mod path;
 mod regions;
 mod sink;
-mod state;
+pub mod state;
 mod timers;
 mod work;
 
@@ -27,7 +27,7 @@ pub use regions::{
     RegionSpec, Regions, RegisterError, RemoteFault,
 };
 pub use sink::TransmitSink;
-pub use state::{Limits, ModifyQpError, Step, apply, check_modify, query};
+pub use state::ModifyQpError;
 pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};
 

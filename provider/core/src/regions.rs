@@ -1,14 +1,14 @@
 //! The key table: which memory an L_Key or R_Key stands for, and who may use it how.
 //!
-//! A key is 24 bits of number and 8 bits of key byte, and L_Key and R_Key are the same value, as
-//! on most cards. The number leads to a slot by arithmetic and an array index; the byte changes each time the
-//! slot is given up, so that a key outlives its region only as a fault. Numbers and first bytes come from a seed
-//! and follow no order that a peer could guess the next key by. It is no cryptography: rights and protection
-//! domains are what protects memory.
+//! A key is 24 bits of number and 8 bits of key byte; L_Key and R_Key are the same value, as on most cards. The
+//! number leads to a slot by arithmetic and an array index. The byte
+//! changes each time the slot is given up, so that a key outlives its region only as a fault. Numbers and first
+//! bytes come from a seed and follow no order that a peer could guess the next key by. It is no cryptography:
+//! rights and protection domains are what protects memory.
 //!
 //! Every use of a key is checked here and nowhere else, in this order: key, protection domain, rights, range. A
-//! use of zero bytes touches nothing, and its key is not looked at (IBTA C9-88; cards and rxe agree since
-//! linux-rdma ff79dd0a5).
+//! use of zero bytes touches nothing, and its key is not looked at (IBTA C9-88; rxe learned it with linux-rdma
+//! ff79dd0a5).
 
 mod fault;
 mod keys;
