@@ -6,6 +6,7 @@
 pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
+pub mod interfaces;
 mod port;
 pub mod process;
 pub mod receive_socket;
