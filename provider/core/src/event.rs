@@ -31,3 +31,16 @@ pub enum AsyncEvent {
     /// A peer's request broke an access right and no receive WQE could carry the error.
     QpAccessErr(Qpn),
 }
+
+impl AsyncEvent {
+    /// The QP it is about.
+    pub fn qpn(&self) -> Qpn {
+        match *self {
+            AsyncEvent::CommEst(qpn)
+            | AsyncEvent::SqDrained(qpn)
+            | AsyncEvent::QpFatal(qpn)
+            | AsyncEvent::QpReqErr(qpn)
+            | AsyncEvent::QpAccessErr(qpn) => qpn,
+        }
+    }
+}

@@ -6,22 +6,35 @@
 
 mod attr;
 mod completion;
+mod context;
 mod counters;
+mod device;
 mod event;
+mod fault;
+mod gather;
 mod memory;
+mod output;
 mod path;
+mod profile;
+mod qp;
 mod regions;
+mod requester;
+mod responder;
+mod schedule;
 mod sink;
 pub mod state;
+mod table;
 mod timers;
 mod work;
 
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
 pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
 pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_COUNTERS};
+pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
 pub use path::{Ecn, PacketMeta, Path};
+pub use profile::Profile;
 pub use regions::{
     DeregisterError, InvalidateFault, KeyFault, LocalFault, LocalUse, MAX_REGIONS, RangeFault, RegionKeys,
     RegionSpec, Regions, RegisterError, RemoteFault,

@@ -2,8 +2,7 @@
 //! shown.
 
 use super::register::retreat;
-use super::{IcrcError, IpContext, crc, split};
-use crate::{Ipv4Header, UdpHeader};
+use super::{IPV4_LEN, IcrcError, IpContext, UDP_LEN, crc, split};
 
 /// Checks a packet whose IPv4 identification is not known, and returns it. `guess` is tried first; a good guess (0 from
 /// our own senders and some hardware, one more than the last one from rxe) makes this as quick as [`super::verify`].
@@ -38,5 +37,5 @@ pub fn verify_hidden_id(
 }
 
 const ID_OFFSET: usize = 4;
-const FROM_ID_TO_PACKET: usize = Ipv4Header::LEN - ID_OFFSET + UdpHeader::LEN;
+const FROM_ID_TO_PACKET: usize = IPV4_LEN - ID_OFFSET + UDP_LEN;
 const DONT_FRAGMENT_CLEARED: u32 = 0x40;

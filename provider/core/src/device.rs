@@ -1,0 +1,323 @@
+//! The device: its QPs, its regions, and the calls that its owner makes.
+
+use crate::context::Shared;
+use crate::counters::{Counter, Counters};
+use crate::output::Output;
+use crate::qp::Qp;
+use crate::regions::{DeregisterError, RegionKeys, RegionSpec, Regions, RegisterError};
+use crate::schedule::{MAX_REFUSALS, Schedule, Turn};
+use crate::table::QpTable;
+use crate::timers::Deadlines;
+use crate::{
+    Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, Profile, QpAttr, QpAttrMask, QpInit,
+    QpState, QpType, RecvWr, SendWr, TransmitSink,
+};
+use ferroce_wire::icrc::{self, IpContext};
+use ferroce_wire::{Packet, ParseError, Qpn};
+use std::net::IpAddr;
+use thiserror::Error;
+
+/// A RoCEv2 device without IO.
+///
+/// Its owner hands in packets, work requests and the time, and fetches packets, completions, events and the next
+/// deadline. Every call does bounded work, and the same calls give the same results.
+#[derive(Debug)]
+pub struct Device {
+    shared: Shared,
+    qps: QpTable,
+    schedule: Schedule,
+    /// The last hidden IPv4 identification found, the first guess for the next.
+    ip_id_guess: u16,
+}
+
+/// What a device is made with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceConfig {
+    /// First QPN of the device.
+    pub qpn_base: u32,
+    /// QPNs it may use from there on.
+    pub qpn_count: u32,
+    /// From this follow the first QPN and all keys.
+    pub seed: u64,
+    /// Limits and habits.
+    pub profile: Profile,
+}
+
+/// What [`Device::poll_transmit`] ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transmit {
+    /// Nothing is left to send.
+    Idle,
+    /// The sink refused; there is more to send when it has room again.
+    Blocked,
+}
+
+impl Device {
+    /// A device without QPs and regions.
+    pub fn new(config: DeviceConfig) -> Device {
+        Device {
+            shared: Shared {
+                profile: config.profile,
+                regions: Regions::new(config.seed),
+                counters: Counters::new(),
+                deadlines: Deadlines::new(),
+                output: Output::default(),
+            },
+            qps: QpTable::new(config.qpn_base, config.qpn_count, config.seed),
+            schedule: Schedule::default(),
+            ip_id_guess: 0,
+        }
+    }
+
+    /// Registers memory; see [`RegionSpec`].
+    pub fn register(&mut self, spec: RegionSpec) -> Result<RegionKeys, RegisterError> {
+        self.shared.regions.register(spec)
+    }
+
+    /// Takes a region out. No packet handled or made after this call touches its memory.
+    pub fn deregister(&mut self, lkey: u32) -> Result<(), DeregisterError> {
+        self.shared.regions.deregister(lkey)
+    }
+
+    /// Creates a QP in RESET.
+    pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
+        if init.qp_type != QpType::Rc {
+            return Err(CreateQpError::UnsupportedType { qp_type: init.qp_type });
+        }
+        let full = CreateQpError::TooManyQps { used: self.qps.len(), max: self.qps.capacity() };
+        let qpn = self.qps.free_qpn().ok_or(full)?;
+        let index = self.qps.index_of(qpn).ok_or(full)?;
+        self.qps.insert(index, Box::new(Qp::new(qpn, index, init, &self.shared)));
+        Ok(qpn)
+    }
+
+    /// Destroys a QP. Nothing of it is heard of afterwards: no completion, no event, no packet.
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), UnknownQp> {
+        let index = self.qps.index_of(qpn).ok_or(UnknownQp { qpn })?;
+        let qp = self.qps.remove(index).ok_or(UnknownQp { qpn })?;
+        if qp.scheduled {
+            self.schedule.forget(index);
+        }
+        self.shared.deadlines.clear(index);
+        self.shared.output.forget(qpn);
+        Ok(())
+    }
+
+    /// `ibv_modify_qp(3)`: all of it, or nothing and the reason.
+    pub fn modify_qp(
+        &mut self,
+        now: Nanos,
+        qpn: Qpn,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+    ) -> Result<(), ModifyQpError> {
+        self.with_qp(qpn, |qp, shared| qp.modify(now, attr, mask, shared))
+            .unwrap_or(Err(ModifyQpError::UnknownQp { qpn }))
+    }
+
+    /// `ibv_query_qp(3)`.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttr, UnknownQp> {
+        self.qp(qpn).map(Qp::query).ok_or(UnknownQp { qpn })
+    }
+
+    /// The state of a QP.
+    pub fn qp_state(&self, qpn: Qpn) -> Option<QpState> {
+        self.qp(qpn).map(Qp::state)
+    }
+
+    /// Posts a send WR. The caller has seen to the state and the room in the queue; in ERR it is flushed at once,
+    /// and before RTS it waits.
+    pub fn post_send(&mut self, now: Nanos, qpn: Qpn, wr: SendWr) -> Result<(), UnknownQp> {
+        self.with_qp(qpn, |qp, shared| qp.post_send(now, wr, shared)).ok_or(UnknownQp { qpn })
+    }
+
+    /// Posts a receive WR. The caller has seen to the state and the room in the queue; in ERR it is flushed at
+    /// once.
+    pub fn post_recv(&mut self, now: Nanos, qpn: Qpn, wr: RecvWr) -> Result<(), UnknownQp> {
+        self.with_qp(qpn, |qp, shared| qp.post_recv(now, wr, shared)).ok_or(UnknownQp { qpn })
+    }
+
+    /// The CQ has overrun: every QP that completes to it goes to the error state (class G, S-12).
+    pub fn cq_overrun(&mut self, now: Nanos, cq: CqId) {
+        let users: Vec<u32> = self.qps.indexes().collect();
+        for index in users {
+            let Some(qp) = self.qps.get_mut(index) else { continue };
+            let uses = qp.init().send_cq == cq || qp.init().recv_cq == cq;
+            if !uses || matches!(qp.state(), QpState::Reset | QpState::Err) {
+                continue;
+            }
+            qp.fail(now, &"the completion queue has overrun", &mut self.shared);
+        }
+    }
+
+    /// Takes a UDP payload that came to the RoCE port.
+    ///
+    /// Whatever is wrong with it is counted, and answered only where the specification wants an answer.
+    pub fn handle_packet(&mut self, now: Nanos, meta: &PacketMeta, udp_payload: &[u8], memory: &impl Memory) {
+        let counters = &mut self.shared.counters;
+        counters.incr(Counter::PortRcvPackets);
+        counters.add(Counter::PortRcvData, (udp_payload.len() / 4) as u64);
+        let packet = match Packet::parse(udp_payload) {
+            Ok(packet) => packet,
+            Err(error) => return counters.incr(parse_counter(&error)),
+        };
+        if !meta.icrc_checked && !check_icrc(meta, udp_payload, &mut self.ip_id_guess) {
+            return counters.incr(Counter::DropIcrc);
+        }
+        if packet.is_cnp() {
+            // W-47: never touches the transport's state. Without rate control there is nothing to slow down.
+            return counters.incr(Counter::RpCnpIgnored);
+        }
+        if meta.ecn() == crate::Ecn::Ce {
+            counters.incr(Counter::NpEcnMarkedRocePackets);
+        }
+        let handled = self.with_qp(packet.bth().dest_qpn(), |qp, shared| {
+            qp.handle_packet(now, meta, &packet, memory, shared);
+        });
+        if handled.is_none() {
+            self.shared.counters.incr(Counter::DropUnknownQpn);
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        // A deadline set here lies after `now`, unless its time is 0; each QP has one, so this ends.
+        let mut left = self.qps.len();
+        while left > 0 {
+            let Some(index) = self.shared.deadlines.pop_due(now) else { break };
+            self.with_index(index, |qp, shared| qp.handle_deadline(now, shared));
+            left -= 1;
+        }
+    }
+
+    /// Writes packets into `sink` until nothing is left to send or it takes no more.
+    pub fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        memory: &impl Memory,
+        sink: &mut impl TransmitSink,
+    ) -> Transmit {
+        // The QPs before `place` were refused in this call. Each round sends a burst, takes a QP out, or moves
+        // `place` on, so it ends when the sink is full.
+        let mut place = 0;
+        while let Some(index) = self.schedule.at(place) {
+            let Some(qp) = self.qps.get_mut(index) else {
+                self.schedule.remove(place);
+                continue;
+            };
+            match qp.transmit(now, memory, sink, &mut self.shared) {
+                Turn::Idle => {
+                    qp.scheduled = false;
+                    self.schedule.remove(place);
+                }
+                Turn::Spent | Turn::CutShort => self.schedule.move_to_end(place),
+                Turn::Refused => place += 1,
+            }
+            if place > MAX_REFUSALS {
+                // So that those behind have a chance next time.
+                self.schedule.rotate(place);
+                return Transmit::Blocked;
+            }
+        }
+        if place > 0 { Transmit::Blocked } else { Transmit::Idle }
+    }
+
+    /// The next completion.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.shared.output.poll_completion()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.shared.output.poll_event()
+    }
+
+    /// When to call [`Device::handle_timeout`] next, unless something happens before.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.shared.deadlines.next()
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    fn qp(&self, qpn: Qpn) -> Option<&Qp> {
+        self.qps.get(self.qps.index_of(qpn)?)
+    }
+
+    /// Calls into a QP, and gives it a turn if it has something to send then.
+    fn with_qp<T>(&mut self, qpn: Qpn, call: impl FnOnce(&mut Qp, &mut Shared) -> T) -> Option<T> {
+        self.with_index(self.qps.index_of(qpn)?, call)
+    }
+
+    fn with_index<T>(&mut self, index: u32, call: impl FnOnce(&mut Qp, &mut Shared) -> T) -> Option<T> {
+        let qp = self.qps.get_mut(index)?;
+        let result = call(qp, &mut self.shared);
+        if !qp.scheduled && qp.may_send() {
+            qp.scheduled = true;
+            self.schedule.push(index);
+        }
+        Some(result)
+    }
+}
+
+/// Checks the ICRC of a packet whose IPv4 identification may be hidden.
+fn check_icrc(meta: &PacketMeta, udp_payload: &[u8], ip_id_guess: &mut u16) -> bool {
+    let source_port = meta.source_port;
+    match (meta.src.to_canonical(), meta.dst.to_canonical(), meta.ip_id) {
+        (IpAddr::V4(src), IpAddr::V4(dst), Some(id)) => {
+            let ip = IpContext::V4 { src: src.octets(), dst: dst.octets(), id, source_port };
+            icrc::verify(&ip, udp_payload).is_ok()
+        }
+        (IpAddr::V4(src), IpAddr::V4(dst), None) => {
+            match icrc::verify_hidden_id(src.octets(), dst.octets(), source_port, *ip_id_guess, udp_payload) {
+                Ok(id) => {
+                    *ip_id_guess = id;
+                    true
+                }
+                Err(_) => false,
+            }
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst), _) => {
+            let ip = IpContext::V6 { src: src.octets(), dst: dst.octets(), source_port };
+            icrc::verify(&ip, udp_payload).is_ok()
+        }
+        _ => false,
+    }
+}
+
+fn parse_counter(error: &ParseError) -> Counter {
+    match error {
+        ParseError::TransportVersion(_) => Counter::DropTransportVersion,
+        ParseError::UnknownOpcode(_) => Counter::DropUnknownOpcode,
+        ParseError::TooShort { .. } | ParseError::PadExceedsPayload { .. } => Counter::DropMalformed,
+    }
+}
+
+/// Why a QP was not created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum CreateQpError {
+    /// The device has no QPs of that type.
+    #[error("this device has no {qp_type} QPs, only RC")]
+    UnsupportedType {
+        /// The type asked for.
+        qp_type: QpType,
+    },
+    /// All QPNs are in use.
+    #[error("all of the device's QPs are in use ({used}, at most {max}): destroy some first")]
+    TooManyQps {
+        /// QPs there are.
+        used: u32,
+        /// QPNs there are.
+        max: u32,
+    },
+}
+
+/// There is no such QP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("there is no QP {qpn}")]
+pub struct UnknownQp {
+    /// The QPN asked for.
+    pub qpn: Qpn,
+}

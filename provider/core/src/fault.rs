@@ -1,0 +1,201 @@
+//! What can go wrong with a request, on either side, with its class, its NAK and its completion status.
+//!
+//! Each variant's text becomes the [`crate::Event::Reason`] of the NAK or the error completion it causes.
+
+use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
+use crate::{AccessFlags, BadAddress, WcStatus};
+use ferroce_wire::{NakCode, Psn};
+use thiserror::Error;
+
+/// A local buffer cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum SgeFault {
+    #[error("{0}")]
+    Key(#[from] LocalFault),
+    #[error("{0}")]
+    Address(#[from] BadAddress),
+}
+
+/// Why a send WR failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum RequesterFault {
+    #[error("a buffer of the send WR cannot be used: {0}")]
+    Local(#[from] SgeFault),
+    #[error("the send WR's message of {length} bytes is longer than the {max} this device sends")]
+    TooLong { length: u64, max: u32 },
+    #[error("an atomic's answer is 8 bytes but the send WR's list holds {length}")]
+    AtomicLength { length: u64 },
+    #[error("the QP was given max_rd_atomic 0, so it can do no READ and no atomic")]
+    NoReadAtomic,
+    #[error("the key cannot be invalidated: {0}")]
+    Invalidate(#[from] InvalidateFault),
+    #[error("{cause} at PSN {psn}, and all {retry_cnt} retries are used up")]
+    RetriesExceeded { psn: Psn, retry_cnt: u8, cause: Loss },
+    #[error("the peer had no receive WQE for PSN {psn}, and all {rnr_retry} RNR retries are used up")]
+    RnrRetriesExceeded { psn: Psn, rnr_retry: u8 },
+    #[error("the peer answered PSN {psn} with NAK {code}")]
+    Remote { psn: Psn, code: NakCode },
+    #[error("the peer's response to PSN {psn} makes no sense: {fault}")]
+    BadResponse { psn: Psn, fault: BadResponse },
+}
+
+/// How the requester learned that something was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum Loss {
+    #[error("no acknowledgement before the local ACK timeout")]
+    Timeout,
+    #[error("NAK PSN sequence error")]
+    SequenceNak,
+    #[error("a response to a READ or atomic is missing")]
+    ImpliedNak,
+}
+
+/// What is wrong with a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum BadResponse {
+    #[error("{opcode} does not answer the request with that PSN")]
+    Opcode { opcode: &'static str },
+    #[error(
+        "{opcode} carried {got} bytes where {expected} belong; do the two ends disagree on the path MTU?"
+    )]
+    Length { opcode: &'static str, got: usize, expected: usize },
+    #[error("AETH syndrome {syndrome:#04x} has no meaning here")]
+    Syndrome { syndrome: u8 },
+}
+
+impl RequesterFault {
+    /// The completion's status (transport errors as the verbs name them).
+    pub(crate) fn status(self) -> WcStatus {
+        match self {
+            RequesterFault::Local(_) => WcStatus::LocProtErr,
+            RequesterFault::TooLong { .. } | RequesterFault::AtomicLength { .. } => WcStatus::LocLenErr,
+            RequesterFault::NoReadAtomic | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
+            RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
+            RequesterFault::RnrRetriesExceeded { .. } => WcStatus::RnrRetryExcErr,
+            RequesterFault::Remote { code: NakCode::InvalidRequest, .. } => WcStatus::RemInvReqErr,
+            RequesterFault::Remote { code: NakCode::RemoteAccessError, .. } => WcStatus::RemAccessErr,
+            RequesterFault::Remote { .. } => WcStatus::RemOpErr,
+            RequesterFault::BadResponse { .. } => WcStatus::BadRespErr,
+        }
+    }
+
+    /// Our `vendor_err`: one number for each reason.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            RequesterFault::Local(SgeFault::Key(_)) => 0x01,
+            RequesterFault::Local(SgeFault::Address(_)) => 0x02,
+            RequesterFault::TooLong { .. } => 0x03,
+            RequesterFault::AtomicLength { .. } => 0x04,
+            RequesterFault::NoReadAtomic => 0x05,
+            RequesterFault::Invalidate(_) => 0x06,
+            RequesterFault::RetriesExceeded { .. } => 0x10,
+            RequesterFault::RnrRetriesExceeded { .. } => 0x11,
+            RequesterFault::Remote { .. } => 0x12,
+            RequesterFault::BadResponse { .. } => 0x13,
+        }
+    }
+}
+
+/// Classes of responder errors (IBTA table 63, as far as it concerns RC).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// The responder's own WQE is at fault.
+    A,
+    /// The requester may try again.
+    B,
+    /// The request is at fault.
+    C,
+    /// The message was delivered, but its invalidation failed.
+    J,
+}
+
+/// Why a request was not executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum ResponderFault {
+    #[error("{opcode} at PSN {psn} found no receive WQE")]
+    NotReady { opcode: &'static str, psn: Psn },
+    #[error("{opcode} arrived while {expected}")]
+    Sequence { opcode: &'static str, expected: &'static str },
+    #[error("{opcode} is not supported by this device")]
+    Unsupported { opcode: &'static str },
+    #[error("{opcode} needs the access right {missing:?}, which the QP's qp_access_flags do not give")]
+    NotEnabled { opcode: &'static str, missing: AccessFlags },
+    #[error("{opcode} on address {va:#x}, which is not a multiple of 8")]
+    Misaligned { opcode: &'static str, va: u64 },
+    #[error("{opcode} while {limit} READs and atomics are outstanding, as many as max_dest_rd_atomic allows")]
+    TooManyReadAtomics { opcode: &'static str, limit: u8 },
+    #[error(
+        "{opcode} carried {got} bytes but this QP's path MTU is {mtu}: the two ends disagree on the MTU, \
+         or the peer splits messages wrongly"
+    )]
+    PacketLength { opcode: &'static str, got: usize, mtu: u32 },
+    #[error("{opcode} carried {pad} pad bytes after {got} bytes of payload")]
+    Pad { opcode: &'static str, got: usize, pad: u8 },
+    #[error("{opcode}: the RETH announced {announced} bytes and the packets carried {got}")]
+    DmaLength { opcode: &'static str, announced: u32, got: u64 },
+    #[error("{opcode} of {length} bytes is longer than the {max} this device takes")]
+    TooLong { opcode: &'static str, length: u32, max: u32 },
+    #[error("a message of at least {got} bytes came to a receive WQE of {room}")]
+    RecvTooSmall { got: u64, room: u64 },
+    #[error("a buffer of the receive WQE cannot be used: {0}")]
+    Recv(#[from] SgeFault),
+    #[error("{opcode}: {fault}")]
+    RemoteKey { opcode: &'static str, fault: RemoteFault },
+    #[error("{opcode}: {fault}")]
+    RemoteAddress { opcode: &'static str, fault: BadAddress },
+    #[error("SEND with invalidate: {0}")]
+    Invalidate(#[from] InvalidateFault),
+}
+
+impl ResponderFault {
+    /// The class, which decides what happens to the QP.
+    pub(crate) fn class(self) -> Class {
+        match self {
+            ResponderFault::NotReady { .. } => Class::B,
+            ResponderFault::Recv(_) | ResponderFault::RemoteAddress { .. } => Class::A,
+            ResponderFault::Invalidate(_) => Class::J,
+            _ => Class::C,
+        }
+    }
+
+    /// The NAK of classes A and C.
+    pub(crate) fn nak_code(self) -> NakCode {
+        match self {
+            ResponderFault::RemoteKey { .. } => NakCode::RemoteAccessError,
+            ResponderFault::Recv(_) | ResponderFault::RemoteAddress { .. } => NakCode::RemoteOperationalError,
+            _ => NakCode::InvalidRequest,
+        }
+    }
+
+    /// The status of the receive WQE that the message holds, if it holds one.
+    pub(crate) fn recv_status(self) -> WcStatus {
+        match self {
+            ResponderFault::Recv(_) => WcStatus::LocProtErr,
+            ResponderFault::RecvTooSmall { .. } => WcStatus::LocLenErr,
+            ResponderFault::RemoteKey { .. } => WcStatus::LocAccessErr,
+            ResponderFault::RemoteAddress { .. } => WcStatus::LocQpOpErr,
+            _ => WcStatus::RemInvReqErr,
+        }
+    }
+
+    /// Our `vendor_err`: one number for each reason.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            ResponderFault::NotReady { .. } => 0x20,
+            ResponderFault::Sequence { .. } => 0x21,
+            ResponderFault::Unsupported { .. } => 0x22,
+            ResponderFault::NotEnabled { .. } => 0x23,
+            ResponderFault::Misaligned { .. } => 0x24,
+            ResponderFault::TooManyReadAtomics { .. } => 0x25,
+            ResponderFault::PacketLength { .. } => 0x26,
+            ResponderFault::Pad { .. } => 0x27,
+            ResponderFault::DmaLength { .. } => 0x28,
+            ResponderFault::TooLong { .. } => 0x29,
+            ResponderFault::RecvTooSmall { .. } => 0x2a,
+            ResponderFault::Recv(_) => 0x2b,
+            ResponderFault::RemoteKey { .. } => 0x2c,
+            ResponderFault::RemoteAddress { .. } => 0x2d,
+            ResponderFault::Invalidate(_) => 0x2e,
+        }
+    }
+}

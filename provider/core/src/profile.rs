@@ -1,0 +1,31 @@
+//! What may differ from card to card: limits and habits on the wire.
+
+/// Limits and habits of a device. The default is a card like most.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// Longest message in bytes (`max_msg_sz`). At an MTU of 256 a longer READ would not fit the PSN window.
+    pub max_message: u32,
+    /// Most READs and atomics outstanding on a QP, in either direction.
+    pub max_rd_atomic: u8,
+    /// Most request packets of one QP in flight; READ requests do not count.
+    pub window_packets: u32,
+    /// Request packets in flight before anything is known about the path.
+    pub first_window_packets: u32,
+    /// Longest run of request packets without AckReq.
+    pub ack_req_interval: u32,
+    /// The M bit of every packet. ConnectX sends 1; a 0 makes one take its slow path.
+    pub mig_req: bool,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Profile {
+            max_message: 1 << 30,
+            max_rd_atomic: 16,
+            window_packets: 512,
+            first_window_packets: 64,
+            ack_req_interval: 64,
+            mig_req: true,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A queue pair: requester, responder, state and the way between them.
+
+use crate::context::{Context, Sent, Shared};
+use crate::counters::Counter;
+use crate::fault::RequesterFault;
+use crate::requester::Requester;
+use crate::responder::{AnswerFault, Handled, Responder};
+use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
+use crate::state::{self, Limits};
+use crate::{
+    AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpState, RecvWr,
+    SendWr, TransmitSink,
+};
+use ferroce_wire::{Packet, Qpn, Service};
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    qpn: Qpn,
+    index: u32,
+    init: QpInit,
+    attr: QpAttr,
+    requester: Requester,
+    responder: Responder,
+    /// A packet has come since the QP went to RTR (S-8).
+    established: bool,
+    /// SQD was entered and what had been begun is not finished.
+    draining: bool,
+    /// The error state was entered by a request's fault: the NAK, and the answers before it, are still to be sent.
+    closing: bool,
+    /// It is in the schedule.
+    pub(crate) scheduled: bool,
+}
+
+impl Qp {
+    pub(crate) fn new(qpn: Qpn, index: u32, init: QpInit, shared: &Shared) -> Self {
+        Qp {
+            qpn,
+            index,
+            init,
+            attr: QpAttr::default(),
+            requester: Requester::new(&shared.profile),
+            responder: Responder::default(),
+            established: false,
+            draining: false,
+            closing: false,
+            scheduled: false,
+        }
+    }
+
+    pub(crate) fn init(&self) -> &QpInit {
+        &self.init
+    }
+
+    pub(crate) fn state(&self) -> QpState {
+        self.attr.qp_state
+    }
+
+    pub(crate) fn query(&self) -> QpAttr {
+        state::query(&self.attr, self.attr.qp_state, self.draining)
+    }
+
+    /// `ibv_modify_qp(3)`: all of it, or nothing and the reason.
+    pub(crate) fn modify(
+        &mut self,
+        now: Nanos,
+        attr: &QpAttr,
+        mask: QpAttrMask,
+        shared: &mut Shared,
+    ) -> Result<(), ModifyQpError> {
+        let from = self.attr.qp_state;
+        let limits = Limits {
+            active_mtu: self.init.active_mtu,
+            max_qp_rd_atomic: shared.profile.max_rd_atomic,
+            max_dest_rd_atomic: shared.profile.max_rd_atomic,
+            pkey_tbl_len: 1,
+            port_count: 1,
+        };
+        let to = state::check_modify(self.init.qp_type, from, attr, mask, &limits)?;
+        if to == QpState::Err {
+            state::apply(&mut self.attr, attr, mask);
+            // ERR→ERR changes nothing.
+            self.attr.qp_state = from;
+            self.enter_error(now, shared);
+            return Ok(());
+        }
+        state::apply(&mut self.attr, attr, mask);
+        let (mut ctx, requester, responder) = self.parts(now, shared);
+        match (from, to) {
+            (_, QpState::Reset) => {
+                requester.reset(&mut ctx);
+                *responder = Responder::default();
+                self.established = false;
+                self.draining = false;
+                self.closing = false;
+            }
+            (QpState::Init, QpState::Rtr) => responder.start(ctx.attr),
+            (QpState::Rtr, QpState::Rts) => requester.start(ctx.attr),
+            (QpState::Rts, QpState::Sqd) => {
+                self.draining = true;
+                self.check_drained(shared);
+            }
+            (QpState::Sqd, QpState::Rts) => self.draining = false,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn post_send(&mut self, now: Nanos, wr: SendWr, shared: &mut Shared) {
+        let (mut ctx, requester, _) = self.parts(now, shared);
+        requester.post(wr);
+        if ctx.attr.qp_state == QpState::Err {
+            requester.flush(&mut ctx);
+        }
+    }
+
+    pub(crate) fn post_recv(&mut self, now: Nanos, wr: RecvWr, shared: &mut Shared) {
+        let (mut ctx, _, responder) = self.parts(now, shared);
+        responder.post(wr);
+        if ctx.attr.qp_state == QpState::Err {
+            responder.flush(&mut ctx);
+        }
+    }
+
+    /// Takes a packet whose ICRC is right and whose destination this is.
+    pub(crate) fn handle_packet(
+        &mut self,
+        now: Nanos,
+        meta: &PacketMeta,
+        packet: &Packet<'_>,
+        memory: &impl Memory,
+        shared: &mut Shared,
+    ) {
+        if let Err(drop) = self.check_packet(meta, packet) {
+            shared.counters.add(drop, 1);
+            return;
+        }
+        if !self.established && self.attr.qp_state == QpState::Rtr {
+            shared.output.raise(AsyncEvent::CommEst(self.qpn));
+        }
+        self.established = true;
+        let (mut ctx, requester, responder) = self.parts(now, shared);
+        if packet.opcode().is_response() {
+            let result = requester.handle_response(&mut ctx, packet, memory);
+            self.check_requester(now, result, shared);
+            self.check_drained(shared);
+        } else if responder.handle_request(&mut ctx, packet, memory) == Handled::Failed {
+            self.close(now, shared);
+        }
+    }
+
+    /// What is dropped without a word (P-2); the counter that says why.
+    fn check_packet(&self, meta: &PacketMeta, packet: &Packet<'_>) -> Result<(), Counter> {
+        if packet.opcode().service() != Service::Rc {
+            return Err(Counter::DropService);
+        }
+        let takes = match self.attr.qp_state {
+            QpState::Rts | QpState::Sqd => true,
+            QpState::Rtr => packet.opcode().is_request(),
+            QpState::Reset | QpState::Init | QpState::Sqe | QpState::Err => false,
+        };
+        if !takes {
+            return Err(Counter::DropState);
+        }
+        // The P_Key table has the default key only, a full member: the low 15 bits decide.
+        if packet.bth().pkey() & PKEY_MASK != PKEY_MASK {
+            return Err(Counter::DropPkey);
+        }
+        // CA17-40, CA17-41: the addresses are those of the QP's path. The UDP source port may be anything (W-12).
+        let path = self.attr.av.as_ref().map(|av| &av.path).ok_or(Counter::DropAddress)?;
+        if meta.src.to_canonical() != path.dst.to_canonical()
+            || meta.dst.to_canonical() != path.src.to_canonical()
+        {
+            return Err(Counter::DropAddress);
+        }
+        Ok(())
+    }
+
+    /// The QP's deadline has come.
+    pub(crate) fn handle_deadline(&mut self, now: Nanos, shared: &mut Shared) {
+        let (mut ctx, requester, _) = self.parts(now, shared);
+        let result = requester.handle_deadline(&mut ctx);
+        self.check_requester(now, result, shared);
+    }
+
+    /// Whether a turn might send something. It may say yes without need, but never no.
+    pub(crate) fn may_send(&self) -> bool {
+        let answers = match self.attr.qp_state {
+            QpState::Rtr | QpState::Rts | QpState::Sqd => true,
+            QpState::Err => self.closing,
+            _ => false,
+        };
+        (answers && self.responder.has_answer()) || self.requester.may_send(self.attr.qp_state)
+    }
+
+    /// One turn: a burst of requests, then a burst of answers, so that a short SEND and an ACK can leave together.
+    pub(crate) fn transmit<S: TransmitSink>(
+        &mut self,
+        now: Nanos,
+        memory: &impl Memory,
+        sink: &mut S,
+        shared: &mut Shared,
+    ) -> Turn {
+        let requests = self.send_burst(shared, |qp, shared| qp.send_request(now, memory, sink, shared));
+        if requests.ended == Sent::Refused {
+            return if requests.packets > 0 { Turn::CutShort } else { Turn::Refused };
+        }
+        let answers = self.send_burst(shared, |qp, shared| qp.send_answer(now, memory, sink, shared));
+        if answers.ended == Sent::Refused {
+            return if requests.packets + answers.packets > 0 { Turn::CutShort } else { Turn::Refused };
+        }
+        if requests.ended == Sent::Nothing && answers.ended == Sent::Nothing {
+            Turn::Idle
+        } else {
+            Turn::Spent
+        }
+    }
+
+    /// Sends until nothing is left, the sink refuses, or the burst is used up.
+    fn send_burst(
+        &mut self,
+        shared: &mut Shared,
+        mut send: impl FnMut(&mut Self, &mut Shared) -> Sent,
+    ) -> Burst {
+        let mut burst = Burst { packets: 0, bytes: 0, ended: Sent::Packet(0) };
+        while burst.packets < BURST_PACKETS && burst.bytes < BURST_BYTES {
+            burst.ended = send(self, shared);
+            let Sent::Packet(bytes) = burst.ended else { break };
+            burst.packets += 1;
+            burst.bytes += bytes;
+        }
+        burst
+    }
+
+    fn send_request<S: TransmitSink>(
+        &mut self,
+        now: Nanos,
+        memory: &impl Memory,
+        sink: &mut S,
+        shared: &mut Shared,
+    ) -> Sent {
+        let (mut ctx, requester, _) = self.parts(now, shared);
+        match requester.next_packet(&mut ctx, memory, sink) {
+            Ok(sent) => sent,
+            Err(fault) => {
+                self.check_requester(now, Err(fault), shared);
+                Sent::Nothing
+            }
+        }
+    }
+
+    fn send_answer<S: TransmitSink>(
+        &mut self,
+        now: Nanos,
+        memory: &impl Memory,
+        sink: &mut S,
+        shared: &mut Shared,
+    ) -> Sent {
+        let (mut ctx, _, responder) = self.parts(now, shared);
+        match responder.next_answer(&mut ctx, memory, sink) {
+            Ok(sent) => sent,
+            Err(AnswerFault { psn, fault }) => {
+                responder.fail_answer(&mut ctx, fault, psn);
+                self.close(now, shared);
+                // Only the NAK is left to send, which cannot fail.
+                self.send_answer(now, memory, sink, shared)
+            }
+        }
+    }
+
+    fn check_requester(&mut self, now: Nanos, result: Result<(), RequesterFault>, shared: &mut Shared) {
+        let Err(fault) = result else { return };
+        let (mut ctx, requester, _) = self.parts(now, shared);
+        requester.fail_oldest(&mut ctx, fault);
+        self.enter_error(now, shared);
+    }
+
+    /// SQD: everything begun may be complete now.
+    fn check_drained(&mut self, shared: &mut Shared) {
+        if !self.draining || !self.requester.is_drained() {
+            return;
+        }
+        self.draining = false;
+        if self.attr.en_sqd_async_notify {
+            shared.output.raise(AsyncEvent::SqDrained(self.qpn));
+        }
+    }
+
+    /// To the error state, silently: nothing more is sent (S-9).
+    fn enter_error(&mut self, now: Nanos, shared: &mut Shared) {
+        if self.attr.qp_state != QpState::Err {
+            self.responder.silence();
+        }
+        self.flush(now, shared);
+    }
+
+    /// To the error state by a fault that no completion can carry.
+    pub(crate) fn fail(&mut self, now: Nanos, reason: &dyn std::fmt::Display, shared: &mut Shared) {
+        shared.output.explain(self.qpn, reason);
+        shared.output.raise(AsyncEvent::QpFatal(self.qpn));
+        self.enter_error(now, shared);
+    }
+
+    /// To the error state because of a request, which is still to be answered with a NAK.
+    fn close(&mut self, now: Nanos, shared: &mut Shared) {
+        self.closing = true;
+        self.flush(now, shared);
+    }
+
+    /// The two halves, and what they work with.
+    fn parts<'a>(
+        &'a mut self,
+        now: Nanos,
+        shared: &'a mut Shared,
+    ) -> (Context<'a>, &'a mut Requester, &'a mut Responder) {
+        let ctx =
+            Context { now, qpn: self.qpn, index: self.index, init: &self.init, attr: &self.attr, shared };
+        (ctx, &mut self.requester, &mut self.responder)
+    }
+
+    fn flush(&mut self, now: Nanos, shared: &mut Shared) {
+        self.attr.qp_state = QpState::Err;
+        self.attr.cur_qp_state = QpState::Err;
+        self.draining = false;
+        let (mut ctx, requester, responder) = self.parts(now, shared);
+        requester.flush(&mut ctx);
+        responder.flush(&mut ctx);
+    }
+}
+
+/// What a burst came to.
+struct Burst {
+    packets: u32,
+    bytes: u32,
+    /// How the last attempt ended.
+    ended: Sent,
+}
+
+/// The low 15 bits of a P_Key: the partition. The top bit is the membership.
+const PKEY_MASK: u16 = 0x7fff;

@@ -1,0 +1,134 @@
+//! The send queue: WQEs from posting to completion.
+//!
+//! ```text
+//!    oldest                                                     newest
+//!    | begun: have PSNs, packets sent or being sent | not begun yet |
+//!    ^ head                                         ^ begun         ^ tail
+//! ```
+//! WQEs are named by a sequence number that counts from the QP's first; indices into the queue never leave
+//! this file.
+
+use crate::gather::total_length;
+use crate::{Payload, SendOp, SendWr};
+use ferroce_wire::Psn;
+use std::collections::VecDeque;
+
+/// A send WR in the queue.
+#[derive(Debug)]
+pub(super) struct Wqe {
+    pub(super) wr: SendWr,
+    /// Bytes of the message; an impossible list may exceed what any message can have.
+    pub(super) length: u64,
+    /// PSN of its first packet, once begun.
+    pub(super) first_psn: Psn,
+    /// PSNs it takes, once begun: one for each packet, for a READ one for each response.
+    pub(super) psns: u32,
+    /// A packet of it was sent more than once, so a READ response may begin anew in the middle (Q-10).
+    pub(super) repeated: bool,
+}
+
+impl Wqe {
+    fn new(wr: SendWr) -> Self {
+        let length = match &wr.payload {
+            Payload::Sges(sges) => total_length(sges),
+            Payload::Inline(bytes) => bytes.len() as u64,
+        };
+        Wqe { wr, length, first_psn: Psn::default(), psns: 0, repeated: false }
+    }
+
+    /// The PSN after its last.
+    pub(super) fn end_psn(&self) -> Psn {
+        self.first_psn.plus(self.psns)
+    }
+
+    /// Whether `psn` is one of its PSNs.
+    pub(super) fn holds(&self, psn: Psn) -> bool {
+        !psn.is_before(self.first_psn) && psn.is_before(self.end_psn())
+    }
+
+    /// Whether it is completed by its own response, and not by an acknowledgement.
+    pub(super) fn is_read_or_atomic(&self) -> bool {
+        self.is_read() || self.is_atomic()
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.wr.op, SendOp::Read { .. })
+    }
+
+    pub(super) fn is_atomic(&self) -> bool {
+        matches!(self.wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+    }
+}
+
+/// The WQEs, oldest first.
+#[derive(Default, Debug)]
+pub(super) struct SendQueue {
+    wqes: VecDeque<Wqe>,
+    head: u64,
+    begun: u64,
+    /// Most WQEs at once since the queue was last empty.
+    peak: usize,
+}
+
+impl SendQueue {
+    pub(super) fn push(&mut self, wr: SendWr) {
+        self.wqes.push_back(Wqe::new(wr));
+        self.peak = self.peak.max(self.wqes.len());
+    }
+
+    /// Takes the oldest WQE off.
+    pub(super) fn pop(&mut self) -> Option<Wqe> {
+        let wqe = self.wqes.pop_front()?;
+        self.head += 1;
+        self.begun = self.begun.max(self.head);
+        if self.wqes.is_empty() {
+            // Give memory back after a burst, but not in the steady state of a deep queue.
+            if self.wqes.capacity() > IDLE_WQES && self.peak <= self.wqes.capacity() / 4 {
+                self.wqes.shrink_to(self.peak.max(IDLE_WQES));
+            }
+            self.peak = 0;
+        }
+        Some(wqe)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = SendQueue { head: self.head, begun: self.head, ..SendQueue::default() };
+    }
+
+    /// The next WQE to begin now has its PSNs.
+    pub(super) fn begin(&mut self) {
+        debug_assert!(self.begun < self.tail());
+        self.begun += 1;
+    }
+
+    pub(super) fn get(&self, sequence: u64) -> Option<&Wqe> {
+        self.wqes.get(sequence.checked_sub(self.head)? as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, sequence: u64) -> Option<&mut Wqe> {
+        self.wqes.get_mut(sequence.checked_sub(self.head)? as usize)
+    }
+
+    /// The oldest WQE, if it has been begun.
+    pub(super) fn oldest_begun(&self) -> Option<&Wqe> {
+        if self.head < self.begun { self.wqes.front() } else { None }
+    }
+
+    /// Number of the oldest WQE.
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Number of the first WQE that has not been begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Number of the next WQE to be posted.
+    pub(super) fn tail(&self) -> u64 {
+        self.head + self.wqes.len() as u64
+    }
+}
+
+/// WQEs that an idle queue may keep room for.
+const IDLE_WQES: usize = 8;
