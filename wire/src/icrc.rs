@@ -6,7 +6,10 @@
 
 use core::fmt;
 
-use crate::{Bth, ICRC_LEN, ROCE_UDP_PORT};
+use zerocopy::IntoBytes;
+
+use crate::frame::Network;
+use crate::{Bth, ICRC_LEN, Ipv4Header, Ipv6Header, UdpHeader};
 
 mod hidden_id;
 mod register;
@@ -65,6 +68,26 @@ pub fn verify(ip: &IpContext, packet: &[u8]) -> Result<(), IcrcError> {
     check(compute(ip, covered), received)
 }
 
+/// The ICRC, in wire order, of a packet given without its ICRC, behind headers as they were sent: with their own
+/// lengths, flags and ports.
+pub fn compute_behind(network: &Network<'_>, packet: &[u8]) -> [u8; ICRC_LEN] {
+    let crc = match network {
+        Network::Ipv4(ip, udp) => crc_ipv4(ip, udp, packet),
+        Network::Ipv6(ip, udp) => crc_ipv6(ip, udp, packet),
+        Network::RoceV1(grh) => crc_behind(grh.masked().as_bytes(), packet),
+    };
+    crc.to_le_bytes()
+}
+
+/// Checks a packet given with its ICRC, behind headers as they were sent.
+///
+/// # Errors
+/// [`IcrcError`]; such a packet is to be dropped silently and counted, never answered.
+pub fn verify_behind(network: &Network<'_>, packet: &[u8]) -> Result<(), IcrcError> {
+    let (covered, received) = split(packet)?;
+    check(compute_behind(network, covered), received)
+}
+
 /// Why a packet's ICRC is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IcrcError {
@@ -108,40 +131,34 @@ fn check(computed: [u8; ICRC_LEN], received: [u8; ICRC_LEN]) -> Result<(), IcrcE
 }
 
 fn crc(ip: &IpContext, packet: &[u8]) -> u32 {
-    let udp_len = (UDP_LEN + packet.len() + ICRC_LEN) as u16;
-    match ip {
+    let udp_payload_len = (packet.len() + ICRC_LEN) as u16;
+    let udp_len = udp_payload_len.wrapping_add(UdpHeader::LEN as u16);
+    match *ip {
         IpContext::V4 { src, dst, id, source_port } => {
-            let mut head = [0xff; IPV4_LEN + UDP_LEN];
-            let (network, udp) = head.split_at_mut(IPV4_LEN);
-            network[0] = 0x45;
-            network[2..4].copy_from_slice(&(udp_len + IPV4_LEN as u16).to_be_bytes());
-            network[4..6].copy_from_slice(&id.to_be_bytes());
-            network[6..8].copy_from_slice(&DONT_FRAGMENT);
-            network[9] = PROTOCOL_UDP;
-            network[12..16].copy_from_slice(src);
-            network[16..20].copy_from_slice(dst);
-            fill_udp(udp, *source_port, udp_len);
-            crc_behind(&head, packet)
+            let ip = Ipv4Header::new(src, dst, udp_len).with_id(id);
+            crc_ipv4(&ip, &UdpHeader::new(source_port, udp_payload_len), packet)
         }
         IpContext::V6 { src, dst, source_port } => {
-            let mut head = [0xff; IPV6_LEN + UDP_LEN];
-            let (network, udp) = head.split_at_mut(IPV6_LEN);
-            network[0] = 0x6f;
-            network[4..6].copy_from_slice(&udp_len.to_be_bytes());
-            network[6] = PROTOCOL_UDP;
-            network[8..24].copy_from_slice(src);
-            network[24..40].copy_from_slice(dst);
-            fill_udp(udp, *source_port, udp_len);
-            crc_behind(&head, packet)
+            let ip = Ipv6Header::new(src, dst, udp_len);
+            crc_ipv6(&ip, &UdpHeader::new(source_port, udp_payload_len), packet)
         }
     }
 }
 
-/// Fills in a UDP header whose checksum is masked already.
-fn fill_udp(udp: &mut [u8], source_port: u16, udp_len: u16) {
-    udp[0..2].copy_from_slice(&source_port.to_be_bytes());
-    udp[2..4].copy_from_slice(&ROCE_UDP_PORT.to_be_bytes());
-    udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
+fn crc_ipv4(ip: &Ipv4Header, udp: &UdpHeader, packet: &[u8]) -> u32 {
+    let mut head = [0; Ipv4Header::LEN + UdpHeader::LEN];
+    let (network, datagram) = head.split_at_mut(Ipv4Header::LEN);
+    network.copy_from_slice(ip.masked().as_bytes());
+    datagram.copy_from_slice(udp.masked().as_bytes());
+    crc_behind(&head, packet)
+}
+
+fn crc_ipv6(ip: &Ipv6Header, udp: &UdpHeader, packet: &[u8]) -> u32 {
+    let mut head = [0; Ipv6Header::LEN + UdpHeader::LEN];
+    let (network, datagram) = head.split_at_mut(Ipv6Header::LEN);
+    network.copy_from_slice(ip.masked().as_bytes());
+    datagram.copy_from_slice(udp.masked().as_bytes());
+    crc_behind(&head, packet)
 }
 
 /// The CRC over the masked headers `head` and `packet`, of which the fifth byte (FECN, BECN and reserved bits) is
@@ -162,12 +179,7 @@ fn crc_behind(head: &[u8], packet: &[u8]) -> u32 {
 const CRC_OF_MASKED_LRH: u32 = 0x2144_df1c;
 const MASKED_BTH_BYTE: usize = 4;
 
-const IPV4_LEN: usize = 20;
-const IPV6_LEN: usize = 40;
-const UDP_LEN: usize = 8;
-const MAX_HEAD_LEN: usize = IPV6_LEN + UDP_LEN;
-const PROTOCOL_UDP: u8 = 17;
-const DONT_FRAGMENT: [u8; 2] = [0x40, 0];
+const MAX_HEAD_LEN: usize = Ipv6Header::LEN + UdpHeader::LEN;
 
 #[cfg(test)]
 mod tests;

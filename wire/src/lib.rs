@@ -3,13 +3,15 @@
 //! Everything here is a pure function of bytes. Sequence numbers wrap, lengths are checked before they are
 //! used, and a packet that parses can be taken apart without a further check.
 //!
-//! Receiving: [`Packet::parse`], then [`icrc::verify`]. Sending: [`PacketHeader`], then [`icrc::seal`].
+//! Receiving: [`Packet::parse`], then [`icrc::verify`]. Sending: [`PacketHeader`], then [`icrc::seal`]. A frame of a
+//! capture: [`frame::Frame`].
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod frame;
 mod header;
 pub mod icrc;
 mod number;
@@ -21,8 +23,8 @@ mod timer;
 mod u24;
 
 pub use header::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, DEFAULT_PKEY, Deth, Feth, FlushSelectivity, GSI_QKEY, Ieth, ImmDt,
-    Rdeth, Reth, Xrceth,
+    Aeth, AtomicAckEth, AtomicEth, Bth, DEFAULT_PKEY, Deth, EthernetHeader, Feth, FlushSelectivity, GSI_QKEY,
+    Grh, Ieth, ImmDt, Ipv4Header, Ipv6Header, Rdeth, Reth, UdpHeader, VlanTag, Xrceth,
 };
 pub use number::{Psn, Qpn};
 pub use opcode::{Header, Headers, Opcode, Operation, PayloadRule, Position, Service};

@@ -6,6 +6,7 @@
 pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
+pub mod interfaces;
 mod port;
 pub mod process;
 pub mod receive_socket;
@@ -20,4 +21,5 @@ pub mod wait;
 pub use port::{Port, PortCounters};
 pub use receive_socket::{ReceiveSocketError, Sharing, open_receive_socket, steer_by_qpn};
 pub use source_port::{FIRST_SOURCE_PORT, SOURCE_PORTS, source_port};
+pub use udp::send_socket::set_segment_size;
 pub use udp::{MAX_PACKET, UdpOptions, UdpPort, UdpPortError};

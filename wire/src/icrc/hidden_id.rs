@@ -2,7 +2,8 @@
 //! shown.
 
 use super::register::retreat;
-use super::{IPV4_LEN, IcrcError, IpContext, UDP_LEN, crc, split};
+use super::{IcrcError, IpContext, crc, split};
+use crate::{Ipv4Header, UdpHeader};
 
 /// Checks a packet whose IPv4 identification is not known, and returns it. `guess` is tried first; a good guess (0 from
 /// our own senders and some hardware, one more than the last one from rxe) makes this as quick as [`super::verify`].
@@ -37,5 +38,5 @@ pub fn verify_hidden_id(
 }
 
 const ID_OFFSET: usize = 4;
-const FROM_ID_TO_PACKET: usize = IPV4_LEN - ID_OFFSET + UDP_LEN;
+const FROM_ID_TO_PACKET: usize = Ipv4Header::LEN - ID_OFFSET + UdpHeader::LEN;
 const DONT_FRAGMENT_CLEARED: u32 = 0x40;

@@ -82,6 +82,14 @@ pub(crate) fn unbound(family: Family) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// From now on, whatever is sent through `socket` leaves in packets of `bytes` each, the last shorter.
+///
+/// # Errors
+/// On Linux before 4.18, which cannot segment UDP.
+pub fn set_segment_size(socket: impl AsFd, bytes: u16) -> io::Result<()> {
+    set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+}
+
 /// Binds to `wanted` or one of the next ports, or to any free one.
 fn bind_near(socket: &Socket, family: Family, wanted: u16) -> io::Result<u16> {
     let candidates = (0..BIND_ATTEMPTS).map(|i| wanted.wrapping_add(i)).chain([0]);

@@ -29,6 +29,7 @@ fn path(host: &str) -> Path {
         hop_limit: 64,
         flow_label: 0,
         source_port: 0xf000,
+        receiver: None,
     }
 }
 

@@ -1,0 +1,159 @@
+//! Throughput one way.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use ferroce_port::{MAX_PACKET, set_segment_size};
+use serde::Serialize;
+
+use crate::peer::{Peer, announce, mapped, polled_socket};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// UDP payload of a packet, in bytes. 4136: a RoCEv2 packet of the largest MTU with its RETH.
+    #[arg(long, default_value_t = 4136, value_parser = clap::value_parser!(u16).range(1..))]
+    size: u16,
+    /// How long to send.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Bytes that may be under way.
+    #[arg(long, default_value_t = 1 << 20)]
+    window: u64,
+    /// One packet per message, without segmentation offload.
+    #[arg(long)]
+    single: bool,
+}
+
+/// The result of a stream.
+#[derive(Serialize)]
+pub struct Report {
+    test: &'static str,
+    size: u16,
+    packets_per_message: usize,
+    seconds: f64,
+    bytes: u64,
+    gigabytes_per_second: f64,
+    packets_per_second: f64,
+    /// Times the window had to be opened without the peer's word, after a loss.
+    stalls: u64,
+}
+
+/// Sends for a while to a peer that tells how much it has got.
+pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
+    let peer = Peer::start("stream-peer", host)?;
+    let socket = polled_socket()?;
+    socket.connect(mapped(&socket, peer.address)?)?;
+    let count = if options.single { 1 } else { packets_per_message(options.size) };
+    if count > 1 {
+        set_segment_size(&socket, options.size).context("this kernel has no UDP segmentation offload")?;
+    }
+    let message = vec![0x5a; usize::from(options.size) * count];
+    let mut window = Window::new(&socket, options.window.max(message.len() as u64));
+    let start = Instant::now();
+    let duration = Duration::from_secs_f64(options.seconds);
+    while start.elapsed() < duration {
+        if window.has_room(message.len()) {
+            match socket.send(&message) {
+                Ok(len) => window.sent += len as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("sending"),
+            }
+        }
+        window.listen()?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Report {
+        test: "stream",
+        size: options.size,
+        packets_per_message: count,
+        seconds,
+        bytes: window.received,
+        gigabytes_per_second: window.received as f64 / seconds / 1e9,
+        packets_per_second: window.received as f64 / f64::from(options.size) / seconds,
+        stalls: window.stalls,
+    })
+}
+
+/// The peer: tells the sender, every now and then, how many bytes have come in all.
+pub fn serve(host: IpAddr) -> anyhow::Result<()> {
+    let socket = polled_socket()?;
+    announce(&socket)?;
+    let mut room = vec![0; 1 << 16];
+    let (mut total, mut told) = (0u64, 0u64);
+    let mut sender = None;
+    loop {
+        match socket.recv_from(&mut room) {
+            Ok((len, from)) => {
+                total += len as u64;
+                sender = Some(from);
+                if total - told < TELL_AFTER {
+                    continue;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => return Err(error).with_context(|| format!("receiving on {host}")),
+        }
+        if let (Some(to), true) = (sender, total > told) {
+            socket.send_to(&total.to_be_bytes(), to)?;
+            told = total;
+        }
+    }
+}
+
+/// What is under way.
+struct Window<'a> {
+    socket: &'a UdpSocket,
+    limit: u64,
+    sent: u64,
+    /// What the peer has got, by its own word.
+    received: u64,
+    /// Bytes given up as lost.
+    lost: u64,
+    stalls: u64,
+    heard: Instant,
+}
+
+impl<'a> Window<'a> {
+    fn new(socket: &'a UdpSocket, limit: u64) -> Window<'a> {
+        Window { socket, limit, sent: 0, received: 0, lost: 0, stalls: 0, heard: Instant::now() }
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.sent - self.received - self.lost + len as u64 <= self.limit
+    }
+
+    /// Takes in what the peer has told, if anything.
+    fn listen(&mut self) -> anyhow::Result<()> {
+        let mut word = [0; 8];
+        match self.socket.recv(&mut word) {
+            Ok(_) => {
+                self.received = u64::from_be_bytes(word);
+                self.heard = Instant::now();
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if self.heard.elapsed() > STALL {
+                    self.stalls += 1;
+                    self.lost = self.sent - self.received;
+                    self.heard = Instant::now();
+                }
+            }
+            Err(error) => return Err(error).context("listening to the peer"),
+        }
+        Ok(())
+    }
+}
+
+fn packets_per_message(size: u16) -> usize {
+    (MAX_PACKET / usize::from(size)).clamp(1, MAX_SEGMENTS)
+}
+
+/// The kernel's limit before Linux 6.11.
+const MAX_SEGMENTS: usize = 64;
+
+/// The peer tells what it has got after this many bytes, or when nothing more is waiting.
+const TELL_AFTER: u64 = 256 << 10;
+
+/// Without a word from the peer for so long, what is under way is lost.
+const STALL: Duration = Duration::from_millis(200);

@@ -1,0 +1,57 @@
+//! The `ferroce` command: runs unmodified applications over Ferroce's libraries, and shows what they do.
+
+mod program;
+mod run;
+mod tree;
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "ferroce", version, about = "A RoCEv2 network card in software", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(args) => {
+            let failure = run::run(&args);
+            complain(&failure);
+            ExitCode::from(failure.exit_status())
+        }
+    }
+}
+
+/// Prints an error and its causes on stderr.
+fn complain(error: &dyn Error) {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    note("error", text);
+}
+
+/// Prints a remark on stderr, where it does not get into the output of the application.
+fn note(kind: &str, text: impl Display) {
+    // A closed stderr leaves nowhere to say so.
+    let _ = writeln!(io::stderr().lock(), "ferroce: {kind}: {text}");
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ferroce run -- ibv_devinfo -v          the devices an application sees
+  ferroce run -- ib_write_bw             a server; then in another terminal:
+  ferroce run -- ib_write_bw localhost   its client";

@@ -1,0 +1,102 @@
+//! The objects that a program gets pointers to.
+
+use crate::IbvContext;
+use libc::{c_int, c_void, pthread_cond_t, pthread_mutex_t};
+
+/// `struct ibv_pd`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvPd {
+    pub context: *mut IbvContext,
+    pub handle: u32,
+}
+
+/// `struct ibv_mr`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvMr {
+    pub context: *mut IbvContext,
+    pub pd: *mut IbvPd,
+    pub addr: *mut c_void,
+    pub length: usize,
+    pub handle: u32,
+    pub lkey: u32,
+    pub rkey: u32,
+}
+
+/// `struct ibv_mw`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvMw {
+    pub context: *mut IbvContext,
+    pub pd: *mut IbvPd,
+    pub rkey: u32,
+    pub handle: u32,
+    pub mw_type: u32,
+}
+
+/// `struct ibv_ah`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvAh {
+    pub context: *mut IbvContext,
+    pub pd: *mut IbvPd,
+    pub handle: u32,
+}
+
+/// `struct ibv_comp_channel`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvCompChannel {
+    pub context: *mut IbvContext,
+    pub fd: c_int,
+    /// How many CQs are attached.
+    pub refcnt: c_int,
+}
+
+/// `struct ibv_cq`. Frozen; the head of [`IbvCqEx`](crate::IbvCqEx).
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvCq {
+    pub context: *mut IbvContext,
+    pub channel: *mut IbvCompChannel,
+    pub cq_context: *mut c_void,
+    pub handle: u32,
+    pub cqe: c_int,
+    pub mutex: pthread_mutex_t,
+    pub cond: pthread_cond_t,
+    pub comp_events_completed: u32,
+    pub async_events_completed: u32,
+}
+
+/// `struct ibv_srq`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvSrq {
+    pub context: *mut IbvContext,
+    pub srq_context: *mut c_void,
+    pub pd: *mut IbvPd,
+    pub handle: u32,
+    pub mutex: pthread_mutex_t,
+    pub cond: pthread_cond_t,
+    pub events_completed: u32,
+}
+
+/// `struct ibv_qp`. Frozen; the head of [`IbvQpEx`](crate::IbvQpEx).
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvQp {
+    pub context: *mut IbvContext,
+    pub qp_context: *mut c_void,
+    pub pd: *mut IbvPd,
+    pub send_cq: *mut IbvCq,
+    pub recv_cq: *mut IbvCq,
+    pub srq: *mut IbvSrq,
+    pub handle: u32,
+    pub qp_num: u32,
+    pub state: u32,
+    pub qp_type: u32,
+    pub mutex: pthread_mutex_t,
+    pub cond: pthread_cond_t,
+    pub events_completed: u32,
+}

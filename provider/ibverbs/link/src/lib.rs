@@ -1,0 +1,17 @@
+//! From a static library to `libibverbs.so.1`: which name belongs to which version node, and the link step.
+//!
+//! rustc writes a version script of its own into every cdylib, and linkers do not merge two; so the library is
+//! built as a staticlib and linked by `cc -shared` with a script made here. [`PUBLIC`] and [`PRIVATE`] are the
+//! only place where exported names are listed; script, aliases and tests come from them.
+
+mod aliases;
+mod linker;
+mod private;
+mod public;
+mod script;
+
+pub use aliases::private_aliases;
+pub use linker::{LinkError, SharedLibrary, link_ibverbs};
+pub use private::{Answer, PRIVATE, PRIVATE_NODES, PrivateName, private_names_of};
+pub use public::{Node, PUBLIC};
+pub use script::{ibverbs_version_script, version_script};

@@ -1,0 +1,82 @@
+//! The three ways in which libibverbs' functions report an error, from one error type.
+
+use libc::c_int;
+use std::ptr::null_mut;
+
+/// A positive error number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+impl Errno {
+    pub(crate) const INVALID: Errno = Errno(libc::EINVAL);
+    pub(crate) const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+    pub(crate) const NO_MEMORY: Errno = Errno(libc::ENOMEM);
+    pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+
+    /// Puts it into `errno` and returns it.
+    ///
+    /// Functions that return their error number set `errno` as well, since the kernel's calls behind rdma-core's do, and
+    /// programs print it.
+    pub(crate) fn raise(self) -> c_int {
+        // SAFETY: the C library answers with the address of the calling thread's errno, which is valid for its life.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        unsafe { errno.write(self.0) };
+        self.0
+    }
+}
+
+/// For functions that return 0 or the error number.
+pub(crate) fn status(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => errno.raise(),
+    }
+}
+
+/// For functions that return 0, or -1 with `errno` set.
+pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
+    count(result.map(|()| 0))
+}
+
+/// For functions that return a number, or -1 with `errno` set.
+pub(crate) fn count(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(|errno| {
+        errno.raise();
+        -1
+    })
+}
+
+/// For functions that return a pointer, or null with `errno` set.
+pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
+    result.unwrap_or_else(|errno| {
+        errno.raise();
+        null_mut()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errno() -> c_int {
+        std::io::Error::last_os_error().raw_os_error().unwrap()
+    }
+
+    #[test]
+    fn each_way_leaves_the_number_in_errno() {
+        assert_eq!(status(Err(Errno::INVALID)), libc::EINVAL);
+        assert_eq!(errno(), libc::EINVAL);
+        assert_eq!(minus_one(Err(Errno::BUSY)), -1);
+        assert_eq!(errno(), libc::EBUSY);
+        assert!(pointer::<u8>(Err(Errno::NO_MEMORY)).is_null());
+        assert_eq!(errno(), libc::ENOMEM);
+    }
+
+    #[test]
+    fn success_leaves_errno_alone() {
+        Errno::BUSY.raise();
+        assert_eq!((status(Ok(())), minus_one(Ok(())), count(Ok(3))), (0, 0, 3));
+        assert_eq!(errno(), libc::EBUSY);
+    }
+}

@@ -1,0 +1,95 @@
+//! Reading and writing what C hands over, with null pointers refused.
+//!
+//! libibverbs crashes on a null pointer; an error number costs one comparison and tells more.
+
+use crate::errno::Errno;
+use std::slice;
+
+/// Reads through a pointer.
+///
+/// # Safety
+/// `pointer` is null or points to a `T` that nobody changes meanwhile.
+pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Result<T, Errno> {
+    if pointer.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: not null, so it points to a T by the caller's promise.
+    Ok(unsafe { pointer.read() })
+}
+
+/// Writes through a pointer.
+///
+/// # Safety
+/// `pointer` is null or points to room for a `T`.
+pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Errno> {
+    if pointer.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: not null, so there is room for a T by the caller's promise.
+    unsafe { pointer.write(value) };
+    Ok(())
+}
+
+/// Writes the first `size` bytes of a value, for structures that have grown: the caller's may be shorter.
+///
+/// # Safety
+/// `pointer` is null or points to room for `size` bytes.
+pub(crate) unsafe fn write_prefix<T: Copy>(pointer: *mut T, value: &T, size: usize) -> Result<(), Errno> {
+    if pointer.is_null() {
+        return Err(Errno::INVALID);
+    }
+    let size = size.min(size_of::<T>());
+    // SAFETY: `value` is as long as a T, `pointer` has room for `size` bytes, and a fresh value overlaps nothing.
+    unsafe { std::ptr::from_ref(value).cast::<u8>().copy_to_nonoverlapping(pointer.cast::<u8>(), size) };
+    Ok(())
+}
+
+/// Borrows an object or an attribute structure.
+///
+/// # Safety
+/// `pointer` is null or points to a `T` that lives, and that is not changed except through cells, for `'a`.
+pub(crate) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
+    // SAFETY: null is excluded by as_ref; the rest is the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or(Errno::INVALID)
+}
+
+/// Borrows an array of `len` elements; an empty one may be null.
+///
+/// # Safety
+/// `pointer` is null or points to `len` elements that live and do not change for `'a`.
+pub(crate) unsafe fn borrow_slice<'a, T>(pointer: *const T, len: usize) -> Result<&'a [T], Errno> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: not null, so it points to `len` elements by the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(pointer, len) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    #[test]
+    fn null_is_refused() {
+        // SAFETY: null pointers are what these functions are made for.
+        assert_eq!(unsafe { read::<u32>(null()) }, Err(Errno::INVALID));
+        // SAFETY: as above.
+        assert_eq!(unsafe { write::<u32>(null_mut(), 1) }, Err(Errno::INVALID));
+        // SAFETY: as above.
+        assert_eq!(unsafe { borrow_slice::<u32>(null(), 1) }, Err(Errno::INVALID));
+        // SAFETY: as above.
+        assert_eq!(unsafe { borrow_slice::<u32>(null(), 0) }, Ok(&[][..]));
+    }
+
+    #[test]
+    fn a_prefix_leaves_the_rest_alone() {
+        let mut room = [9u32; 4];
+        // SAFETY: the room is 16 bytes long.
+        unsafe { write_prefix(&raw mut room, &[1, 2, 3, 4], 8) }.unwrap();
+        assert_eq!(room, [1, 2, 9, 9]);
+    }
+}

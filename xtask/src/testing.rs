@@ -1,0 +1,124 @@
+//! `make test`, `make lint` and `make bench`: stages that run one after the other and are summed up at the end.
+
+mod stage;
+mod tally;
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::build;
+use crate::command;
+use crate::packages::Group;
+use crate::report;
+use crate::setup;
+use crate::workspace::Workspace;
+
+use stage::{Outcome, Stage};
+
+/// Every check there is. Later stages run even when earlier ones failed, so that one run shows everything.
+///
+/// # Errors
+/// When a stage failed, or the machine lacks something that cannot be installed.
+pub fn test(workspace: &Workspace) -> Result<()> {
+    setup::ensure(Group::Test)?;
+    let mut stages = lints(workspace);
+    stages.push(tests("unit tests", unit_tests(workspace)));
+    let build = check("build", || build::tree(workspace));
+    let built = build.outcome.is_success();
+    stages.push(build);
+    if built {
+        stages.push(tests("application tests", application_tests(workspace)));
+    } else {
+        stages.push(Stage::skipped("application tests", "nothing was built"));
+    }
+    conclude(&stages)
+}
+
+/// Formatting and lints.
+///
+/// # Errors
+/// When one of them has something to say.
+pub fn lint(workspace: &Workspace) -> Result<()> {
+    conclude(&lints(workspace))
+}
+
+/// The benchmark of the folder `bench`.
+///
+/// # Errors
+/// When it does not compile, or fails.
+pub fn bench(workspace: &Workspace) -> Result<()> {
+    report::heading("measuring");
+    let mut cargo = command::cargo(&workspace.root);
+    cargo.args(["run", "--release", "--locked", "--package", "ferroce-bench"]);
+    command::run(cargo.env(TREE_VARIABLE, workspace.tree().root))
+}
+
+fn lints(workspace: &Workspace) -> Vec<Stage> {
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = command::cargo(&workspace.root);
+        cargo.args(arguments);
+        cargo
+    };
+    vec![
+        check("format", || command::run(&mut cargo(&["fmt", "--all", "--check"]))),
+        check("clippy", || {
+            let flags = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+            command::run(&mut cargo(&flags))
+        }),
+    ]
+}
+
+fn unit_tests(workspace: &Workspace) -> Command {
+    let mut cargo = command::cargo(&workspace.root);
+    cargo.args(["test", "--workspace", "--exclude", APPLICATION_TESTS, "--locked", "--no-fail-fast"]);
+    cargo
+}
+
+fn application_tests(workspace: &Workspace) -> Command {
+    let mut cargo = command::cargo(&workspace.root);
+    cargo.args(["test", "--package", APPLICATION_TESTS, "--locked", "--no-fail-fast"]);
+    cargo.env(TREE_VARIABLE, workspace.tree().root);
+    cargo
+}
+
+/// A stage that is right or wrong as a whole.
+fn check(name: &'static str, work: impl FnOnce() -> Result<()>) -> Stage {
+    timed(name, || match work() {
+        Ok(()) => Outcome::passed(),
+        Err(error) => Outcome::failed(format!("{error:#}")),
+    })
+}
+
+/// A stage whose output says how many tests passed.
+fn tests(name: &'static str, mut command: Command) -> Stage {
+    timed(name, || tally::run(&mut command).unwrap_or_else(|error| Outcome::failed(format!("{error:#}"))))
+}
+
+fn timed(name: &'static str, work: impl FnOnce() -> Outcome) -> Stage {
+    report::heading(name);
+    let start = Instant::now();
+    let outcome = work();
+    let stage = Stage { name, outcome, duration: start.elapsed() };
+    report::line(&stage);
+    stage
+}
+
+fn conclude(stages: &[Stage]) -> Result<()> {
+    report::heading("summary");
+    for stage in stages {
+        report::line(stage);
+    }
+    report::line(stage::total(stages));
+    let failed: Vec<_> =
+        stages.iter().filter(|stage| !stage.outcome.is_success()).map(|stage| stage.name).collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+const APPLICATION_TESTS: &str = "ferroce-tests";
+/// Tells tests and benchmarks where the built tree is.
+const TREE_VARIABLE: &str = "FERROCE_TREE";
