@@ -21,6 +21,9 @@ pub struct Path {
     pub flow_label: u32,
     /// UDP source port.
     pub source_port: u16,
+    /// The receiving process's slot when it is on this host: whose socket buffer the packets fill. A sink may
+    /// hold packets back for it; the transport does not look at it.
+    pub receiver: Option<u8>,
 }
 
 /// What was seen around a received UDP payload.

@@ -109,6 +109,7 @@ fn address_vector() -> AddressVector {
         hop_limit: 64,
         flow_label: 0,
         source_port: 0xc000,
+        receiver: None,
     };
     AddressVector {
         dgid: [0; 16],

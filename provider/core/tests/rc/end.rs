@@ -256,6 +256,7 @@ pub fn address_vector(src: IpAddr, dst: IpAddr) -> AddressVector {
         hop_limit: 64,
         flow_label: 0,
         source_port: SOURCE_PORT,
+        receiver: None,
     };
     AddressVector {
         dgid: [0; 16],
