@@ -119,15 +119,18 @@ pub fn needs(group: Group) -> impl Iterator<Item = &'static Need> {
     NEEDS.iter().filter(move |need| group.includes(need.group))
 }
 
+/// Asks the interpreter that package managers install modules for; another one may come first in PATH.
 fn has_python_module(name: &str) -> bool {
     let script = format!("import importlib.util, sys; sys.exit(importlib.util.find_spec('{name}') is None)");
-    Command::new("python3")
+    Command::new(SYSTEM_PYTHON)
         .args(["-c", &script])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
 }
+
+const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 const NEEDS: [Need; 9] = [
     Need {
