@@ -1,6 +1,6 @@
 //! Who has a UDP port.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,13 +67,17 @@ pub fn who_holds(port: u16) -> Holder {
 }
 
 /// The sockets bound to the UDP `port` in this network namespace, without asking whose they are, which is cheap. Empty
-/// where /proc cannot be read.
+/// where /proc cannot be read; one may be missing when others on the host are closed at the same moment.
 pub fn bound_sockets(port: u16) -> Vec<BoundSocket> {
     let mut sockets = Vec::new();
     for (table, parse) in [("udp", parse_ipv4 as fn(&str) -> Option<IpAddr>), ("udp6", parse_ipv6)] {
         let text = fs::read_to_string(Path::new("/proc/self/net").join(table)).unwrap_or_default();
         sockets.extend(text.lines().filter_map(|line| parse_line(line, port, parse)));
     }
+    // The kernel finds its place again by counting when a table takes several reads, so a socket shows twice when
+    // another was opened meanwhile.
+    let mut seen = HashSet::new();
+    sockets.retain(|socket: &BoundSocket| seen.insert(socket.inode));
     sockets
 }
 
