@@ -1,6 +1,7 @@
 //! A process's share of the port.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ferroce_port::wait::readable;
@@ -19,7 +20,7 @@ pub struct Lease {
     /// Sockets of the group by index, our own last; our own only when alone. We never read the others: they keep the
     /// group and its indices alive when the keeper dies.
     sockets: Vec<OwnedFd>,
-    board: Board,
+    board: Arc<Board>,
     /// `None`: we have the port alone.
     connection: Option<Channel>,
     options: KeeperOptions,
@@ -53,7 +54,7 @@ impl Lease {
             slot: alone::ALONE_SLOT,
             generation: 1,
             sockets: vec![socket],
-            board,
+            board: Arc::new(board),
             connection: None,
             options: options.clone(),
         })
@@ -73,7 +74,7 @@ impl Lease {
         sockets.push(own);
         tracing::debug!(slot, generation, "the keeper granted a slot");
         let options = options.clone();
-        Ok(Lease { slot, generation, sockets, board, connection: Some(channel), options })
+        Ok(Lease { slot, generation, sockets, board: Arc::new(board), connection: Some(channel), options })
     }
 
     /// To be called when [`Lease::connection_fd`] has become readable: the keeper is gone. Finds or starts a new one
@@ -132,7 +133,7 @@ impl Lease {
     }
 
     /// The board; one that nobody else sees when we are alone.
-    pub fn board(&self) -> &Board {
+    pub fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
