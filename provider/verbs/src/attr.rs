@@ -1,0 +1,143 @@
+//! What the device and its port say about themselves (`ibv_query_device(3)`, `ibv_query_port(3)`).
+
+use crate::limits::{
+    GID_TABLE_LEN, MAX_CQ, MAX_CQE, MAX_MR, MAX_MR_SIZE, MAX_MSG_SIZE, MAX_PD, MAX_QP, MAX_QP_WR,
+    MAX_RD_ATOMIC, MAX_SGE, PKEY_TABLE_LEN,
+};
+use ferroce_core::PathMtu;
+
+/// Attributes of the device, under the names of `struct ibv_device_attr`. What is not named there is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are ibv_query_device(3)'s own")]
+pub struct DeviceAttr {
+    /// Big-endian when read as bytes.
+    pub node_guid: [u8; 8],
+    pub sys_image_guid: [u8; 8],
+    pub max_mr_size: u64,
+    pub page_size_cap: u64,
+    /// 0: this is nobody's card.
+    pub vendor_id: u32,
+    pub vendor_part_id: u32,
+    pub hw_ver: u32,
+    pub max_qp: u32,
+    pub max_qp_wr: u32,
+    /// Bits of `enum ibv_device_cap_flags`.
+    pub device_cap_flags: u32,
+    pub max_sge: u32,
+    pub max_sge_rd: u32,
+    pub max_cq: u32,
+    pub max_cqe: u32,
+    pub max_mr: u32,
+    pub max_pd: u32,
+    pub max_qp_rd_atom: u32,
+    pub max_res_rd_atom: u32,
+    pub max_qp_init_rd_atom: u32,
+    /// Bits 0 none, 1 HCA, 2 global as in `enum ibv_atomic_cap`; ours is global, as host atomics are.
+    pub atomic_cap: u32,
+    pub max_ah: u32,
+    pub max_pkeys: u32,
+    /// Code of the local ACK delay: 4.096 µs · 2^code.
+    pub local_ca_ack_delay: u8,
+    pub phys_port_cnt: u8,
+}
+
+/// `IBV_DEVICE_CURR_QP_STATE_MOD`: CUR_STATE may be given to a modify.
+const CAP_CURR_QP_STATE_MOD: u32 = 1 << 7;
+/// `IBV_DEVICE_SYS_IMAGE_GUID`: the system image GUID is reported.
+const CAP_SYS_IMAGE_GUID: u32 = 1 << 11;
+/// `IBV_DEVICE_RC_RNR_NAK_GEN`: RNR NAKs are made.
+const CAP_RC_RNR_NAK_GEN: u32 = 1 << 12;
+/// `IBV_DEVICE_PORT_ACTIVE_EVENT`.
+const CAP_PORT_ACTIVE_EVENT: u32 = 1 << 10;
+/// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
+const CAP_FLAGS: u32 =
+    CAP_CURR_QP_STATE_MOD | CAP_SYS_IMAGE_GUID | CAP_RC_RNR_NAK_GEN | CAP_PORT_ACTIVE_EVENT;
+/// `IBV_ATOMIC_GLOB`.
+const ATOMIC_GLOB: u32 = 2;
+
+impl DeviceAttr {
+    /// The attributes of a device with this GUID.
+    pub(crate) fn new(guid: [u8; 8]) -> DeviceAttr {
+        let rd_atomic = u32::from(MAX_RD_ATOMIC);
+        DeviceAttr {
+            node_guid: guid,
+            sys_image_guid: guid,
+            max_mr_size: MAX_MR_SIZE,
+            page_size_cap: 0xffff_f000,
+            vendor_id: 0,
+            vendor_part_id: 0,
+            hw_ver: 0,
+            max_qp: MAX_QP,
+            max_qp_wr: MAX_QP_WR,
+            device_cap_flags: CAP_FLAGS,
+            max_sge: MAX_SGE,
+            max_sge_rd: MAX_SGE,
+            max_cq: MAX_CQ,
+            max_cqe: MAX_CQE,
+            max_mr: MAX_MR,
+            max_pd: MAX_PD,
+            max_qp_rd_atom: rd_atomic,
+            max_res_rd_atom: rd_atomic.saturating_mul(MAX_QP),
+            max_qp_init_rd_atom: rd_atomic,
+            atomic_cap: ATOMIC_GLOB,
+            max_ah: 0,
+            max_pkeys: PKEY_TABLE_LEN,
+            local_ca_ack_delay: 15,
+            phys_port_cnt: 1,
+        }
+    }
+}
+
+/// State of a port; the values are those of `enum ibv_port_state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum PortState {
+    /// The interface is down.
+    Down = 1,
+    /// The interface is up.
+    Active = 4,
+}
+
+/// Attributes of the port, under the names of `struct ibv_port_attr`. What is not named there is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are ibv_query_port(3)'s own")]
+pub struct PortAttr {
+    pub state: PortState,
+    pub max_mtu: PathMtu,
+    /// The largest that fits the interface's MTU.
+    pub active_mtu: PathMtu,
+    pub gid_tbl_len: u32,
+    pub port_cap_flags: u32,
+    pub max_msg_sz: u32,
+    pub pkey_tbl_len: u16,
+    /// Bits of `enum ibv_port_attr` width: 1 is 1X, 2 is 4X.
+    pub active_width: u8,
+    /// 32 is EDR, 25 Gb/s a lane: a name for "fast" and no measurement.
+    pub active_speed: u8,
+    /// 5 is LinkUp, 3 Disabled.
+    pub phys_state: u8,
+    /// 2 is Ethernet.
+    pub link_layer: u8,
+}
+
+/// `IBV_PORT_CM_SUP` and `IBV_PORT_IP_BASED_GIDS`.
+const PORT_CAP_FLAGS: u32 = 1 << 16 | 1 << 26;
+
+impl PortAttr {
+    /// The attributes of the port over an interface.
+    pub(crate) fn new(is_up: bool, active_mtu: PathMtu) -> PortAttr {
+        PortAttr {
+            state: if is_up { PortState::Active } else { PortState::Down },
+            max_mtu: PathMtu::Mtu4096,
+            active_mtu,
+            gid_tbl_len: GID_TABLE_LEN,
+            port_cap_flags: PORT_CAP_FLAGS,
+            max_msg_sz: MAX_MSG_SIZE as u32,
+            pkey_tbl_len: PKEY_TABLE_LEN as u16,
+            active_width: 2,
+            active_speed: 32,
+            phys_state: if is_up { 5 } else { 3 },
+            link_layer: 2,
+        }
+    }
+}

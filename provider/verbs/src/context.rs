@@ -1,0 +1,101 @@
+//! An open device, and the objects made from it directly.
+
+use crate::cq::{CompChannel, Cq};
+use crate::device::Device;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::events::{AsyncEventRecord, AsyncEvents};
+use crate::limits::MAX_PD;
+use crate::pd::Pd;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An open device (`ibv_open_device(3)`). Objects made from it keep it open.
+#[derive(Clone, Debug)]
+pub struct Context {
+    shared: Arc<ContextShared>,
+}
+
+/// What the objects of a context share.
+#[derive(Debug)]
+pub(crate) struct ContextShared {
+    pub(crate) device: Device,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) events: Arc<AsyncEvents>,
+    pds: AtomicU32,
+}
+
+impl Context {
+    pub(crate) fn open(device: Device) -> Result<Context, Error> {
+        let engine = Engine::shared()?;
+        let events = Arc::new(AsyncEvents::new()?);
+        tracing::debug!(device = device.name(), "opened");
+        Ok(Context { shared: Arc::new(ContextShared { device, engine, events, pds: AtomicU32::new(0) }) })
+    }
+
+    /// The device it was opened from.
+    pub fn device(&self) -> &Device {
+        &self.shared.device
+    }
+
+    /// Makes a protection domain.
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        self.shared.check_alive()?;
+        let users = self.shared.pds.fetch_add(1, Ordering::AcqRel);
+        if users >= MAX_PD {
+            self.shared.pds.fetch_sub(1, Ordering::AcqRel);
+            return Err(Error::OutOfRange {
+                what: "number of PDs",
+                asked: u64::from(users) + 1,
+                limit: u64::from(MAX_PD),
+            });
+        }
+        Ok(Pd::new(Arc::clone(&self.shared)))
+    }
+
+    /// Makes a completion channel.
+    pub fn create_comp_channel(&self) -> Result<CompChannel, Error> {
+        CompChannel::new()
+    }
+
+    /// Makes a CQ of at least `cqe` entries. `cookie` is what its events carry.
+    pub fn create_cq(
+        &self,
+        cqe: u32,
+        cookie: u64,
+        channel: Option<&CompChannel>,
+        comp_vector: u32,
+    ) -> Result<Cq, Error> {
+        self.shared.check_alive()?;
+        Cq::new(Arc::clone(&self.shared), cqe, cookie, channel, comp_vector)
+    }
+
+    /// The descriptor that becomes readable with an asynchronous event.
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        self.shared.events.fd()
+    }
+
+    /// Takes the next asynchronous event, waiting as the descriptor's O_NONBLOCK says. The object's
+    /// `hand_out_async_event` has to be called for it, and its `ack_async_event` sooner or later.
+    pub fn next_async_event(&self) -> Result<AsyncEventRecord, Error> {
+        self.shared.events.pop()
+    }
+}
+
+impl ContextShared {
+    /// Whether it belongs to the parent of this process.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.engine.is_dead()
+    }
+
+    /// Refuses what a forked child asks of its parent's device.
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        if self.is_dead() { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    /// A PD is gone.
+    pub(crate) fn release_pd(&self) {
+        self.pds.fetch_sub(1, Ordering::AcqRel);
+    }
+}

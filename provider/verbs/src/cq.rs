@@ -1,0 +1,356 @@
+//! Completion queues and completion channels.
+
+use crate::acks::Acks;
+use crate::context::ContextShared;
+use crate::engine::QpShared;
+use crate::error::Error;
+use crate::events::{AsyncEventKind, AsyncEventRecord, AsyncEvents};
+use crate::limits::{COMP_VECTORS, MAX_CQE};
+use crate::records::RecordPipe;
+use ferroce_core::{Completion, CqId, Queue, Wc};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A completion channel (`ibv_create_comp_channel(3)`).
+#[derive(Clone, Debug)]
+pub struct CompChannel {
+    shared: Arc<ChannelShared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ChannelShared {
+    pipe: RecordPipe<8>,
+    cqs: AtomicUsize,
+}
+
+impl CompChannel {
+    pub(crate) fn new() -> Result<CompChannel, Error> {
+        Ok(CompChannel {
+            shared: Arc::new(ChannelShared { pipe: RecordPipe::new()?, cqs: AtomicUsize::new(0) }),
+        })
+    }
+
+    /// The descriptor that becomes readable with an event. Its O_NONBLOCK flag decides whether
+    /// [`CompChannel::next_event`] waits.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.pipe.fd()
+    }
+
+    /// Takes the next event: the cookie of the CQ it is about. The CQ's [`Cq::hand_out_event`] has to be
+    /// called for it, and [`Cq::ack_events`] sooner or later.
+    pub fn next_event(&self) -> Result<u64, Error> {
+        self.shared.pipe.pop().map(u64::from_ne_bytes)
+    }
+
+    /// How many CQs use it.
+    pub fn users(&self) -> usize {
+        self.shared.cqs.load(Ordering::Acquire)
+    }
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct Cq {
+    shared: Arc<CqShared>,
+    context: Arc<ContextShared>,
+}
+
+/// The part of a CQ that the engine knows.
+#[derive(Debug)]
+pub(crate) struct CqShared {
+    id: CqId,
+    /// What the owner calls it in events.
+    cookie: u64,
+    channel: Option<Arc<ChannelShared>>,
+    waiting: AtomicUsize,
+    queue: Mutex<CqQueue>,
+    events: Acks,
+    async_events: Acks,
+    overrun: AtomicBool,
+    /// QPs that complete into it.
+    qps: AtomicUsize,
+    context_events: Arc<AsyncEvents>,
+}
+
+#[derive(Debug)]
+struct CqQueue {
+    entries: VecDeque<Entry>,
+    capacity: u32,
+    armed: Option<Armed>,
+}
+
+/// A completion waiting to be polled, with the QP whose work queue has room again then.
+#[derive(Debug)]
+struct Entry {
+    wc: Wc,
+    queue: Queue,
+    retires: u32,
+    qp: Arc<QpShared>,
+}
+
+/// What the next notification waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Armed {
+    Any,
+    SolicitedOnly,
+}
+
+/// What became of a new completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Delivered {
+    /// It waits in the queue.
+    Queued,
+    /// The queue was full: it is lost, and the CQ with it.
+    Overrun,
+    /// The CQ was lost before.
+    Lost,
+}
+
+impl CqShared {
+    /// Adds a completion and fires the notification that waits for it.
+    pub(crate) fn push(&self, completion: &Completion, qp: Arc<QpShared>) -> Delivered {
+        let mut queue = self.queue.lock();
+        if self.overrun.load(Ordering::Relaxed) {
+            return Delivered::Lost;
+        }
+        if queue.entries.len() >= queue.capacity as usize {
+            self.overrun.store(true, Ordering::Relaxed);
+            return Delivered::Overrun;
+        }
+        queue.entries.push_back(Entry {
+            wc: completion.wc,
+            queue: completion.queue,
+            retires: completion.retires,
+            qp,
+        });
+        self.waiting.store(queue.entries.len(), Ordering::Release);
+        let fires = match queue.armed {
+            None => false,
+            Some(Armed::Any) => true,
+            Some(Armed::SolicitedOnly) => completion.solicited,
+        };
+        if fires {
+            queue.armed = None;
+            self.notify();
+        }
+        Delivered::Queued
+    }
+
+    fn notify(&self) {
+        if let Some(channel) = &self.channel
+            && !channel.pipe.push(self.cookie.to_ne_bytes())
+        {
+            tracing::error!("a completion channel's events are not read: an event was dropped");
+        }
+    }
+
+    /// A QP starts (or stops) using it.
+    pub(crate) fn count_qp(&self, starts: bool) {
+        if starts {
+            self.qps.fetch_add(1, Ordering::AcqRel);
+        } else {
+            self.qps.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Tells the application that the CQ was overrun.
+    pub(crate) fn report_overrun(&self) {
+        tracing::error!(
+            capacity = self.queue.lock().capacity,
+            "a CQ was overrun: more completions than it was made for"
+        );
+        self.context_events.push(AsyncEventRecord { element: self.cookie, kind: AsyncEventKind::CqErr });
+    }
+
+    /// Whether anything waits to be polled.
+    fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    /// Removes the completions of a QP that is destroyed, as a card does.
+    pub(crate) fn forget_qp(&self, qp: &Arc<QpShared>) {
+        let mut queue = self.queue.lock();
+        queue.entries.retain(|entry| !Arc::ptr_eq(&entry.qp, qp));
+        self.waiting.store(queue.entries.len(), Ordering::Release);
+    }
+
+    /// Takes up to `max` completions.
+    fn take(&self, max: usize, sink: &mut impl FnMut(&Wc)) -> usize {
+        let mut queue = self.queue.lock();
+        let mut taken = 0;
+        while taken < max {
+            let Some(entry) = queue.entries.pop_front() else { break };
+            entry.qp.retire(entry.queue, entry.retires);
+            sink(&entry.wc);
+            taken += 1;
+        }
+        if queue.entries.is_empty() && queue.entries.capacity() > SPARE_ENTRIES {
+            queue.entries.shrink_to(SPARE_ENTRIES);
+        }
+        self.waiting.store(queue.entries.len(), Ordering::Release);
+        taken
+    }
+}
+
+/// Room an empty CQ keeps, so that a burst does not cost memory for ever.
+const SPARE_ENTRIES: usize = 4096;
+
+impl Cq {
+    pub(crate) fn new(
+        context: Arc<ContextShared>,
+        cqe: u32,
+        cookie: u64,
+        channel: Option<&CompChannel>,
+        comp_vector: u32,
+    ) -> Result<Cq, Error> {
+        let limit = u64::from(MAX_CQE);
+        if cqe == 0 || cqe > MAX_CQE {
+            return Err(Error::OutOfRange { what: "cqe", asked: u64::from(cqe), limit });
+        }
+        if comp_vector >= COMP_VECTORS {
+            let limit = u64::from(COMP_VECTORS - 1);
+            return Err(Error::OutOfRange { what: "comp_vector", asked: u64::from(comp_vector), limit });
+        }
+        let channel = channel.map(|channel| Arc::clone(&channel.shared));
+        if let Some(channel) = &channel {
+            channel.cqs.fetch_add(1, Ordering::AcqRel);
+        }
+        let shared = context.engine.add_cq(|id| CqShared {
+            id,
+            cookie,
+            channel,
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::new(CqQueue { entries: VecDeque::new(), capacity: cqe, armed: None }),
+            events: Acks::default(),
+            async_events: Acks::default(),
+            overrun: AtomicBool::new(false),
+            qps: AtomicUsize::new(0),
+            context_events: Arc::clone(&context.events),
+        });
+        Ok(Cq { shared, context })
+    }
+
+    /// The engine's part.
+    pub(crate) fn shared(&self) -> &Arc<CqShared> {
+        &self.shared
+    }
+
+    /// Whether it was made from `context`.
+    pub(crate) fn is_of(&self, context: &Arc<ContextShared>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+
+    /// The transport's name for it.
+    pub(crate) fn id(&self) -> CqId {
+        self.shared.id
+    }
+
+    /// Takes up to `max` completions, handing each to `sink`; how many there were. An empty CQ lets the engine
+    /// run for one bounded round first, so polling is what moves the traffic.
+    ///
+    /// Fails when the CQ was overrun (IBTA C11-39): completions are lost, and its QPs are in error.
+    pub fn poll_with(&self, max: usize, mut sink: impl FnMut(&Wc)) -> Result<usize, CqOverrun> {
+        if self.shared.is_empty() && !self.context.is_dead() {
+            self.context.engine.assist(|| self.shared.is_empty());
+        }
+        let taken = if self.shared.is_empty() { 0 } else { self.shared.take(max, &mut sink) };
+        if taken == 0 && self.shared.overrun.load(Ordering::Relaxed) { Err(CqOverrun) } else { Ok(taken) }
+    }
+
+    /// Takes up to `max` completions.
+    pub fn poll(&self, max: usize) -> Result<Vec<Wc>, CqOverrun> {
+        let mut wcs = Vec::new();
+        self.poll_with(max, |wc| wcs.push(*wc))?;
+        Ok(wcs)
+    }
+
+    /// Asks for one event on the channel, for the next completion (or the next solicited one, or error) that
+    /// is added from now on (`ibv_req_notify_cq(3)`).
+    pub fn req_notify(&self, solicited_only: bool) -> Result<(), Error> {
+        if self.context.is_dead() {
+            return Err(Error::Forked);
+        }
+        {
+            let mut queue = self.shared.queue.lock();
+            // A request for any completion is not narrowed by a later one for solicited ones.
+            if !(solicited_only && queue.armed == Some(Armed::Any)) {
+                queue.armed = Some(if solicited_only { Armed::SolicitedOnly } else { Armed::Any });
+            }
+        }
+        self.context.engine.will_block();
+        Ok(())
+    }
+
+    /// How many completions it holds at most.
+    pub fn capacity(&self) -> u32 {
+        self.shared.queue.lock().capacity
+    }
+
+    /// Changes how many completions it holds at most; those waiting stay, in order (`ibv_resize_cq(3)`).
+    pub fn resize(&self, cqe: u32) -> Result<(), Error> {
+        if cqe == 0 || cqe > MAX_CQE {
+            return Err(Error::OutOfRange { what: "cqe", asked: u64::from(cqe), limit: u64::from(MAX_CQE) });
+        }
+        let mut queue = self.shared.queue.lock();
+        let held = queue.entries.len() as u32;
+        if cqe < held {
+            return Err(Error::CqTooSmall { asked: cqe, held });
+        }
+        queue.capacity = cqe;
+        Ok(())
+    }
+
+    /// An event about this CQ was taken from the channel.
+    pub fn hand_out_event(&self) {
+        self.shared.events.hand_out();
+    }
+
+    /// Acknowledges `count` events taken from the channel.
+    pub fn ack_events(&self, count: u32) {
+        self.shared.events.acknowledge(count);
+    }
+
+    /// An asynchronous event about this CQ was taken from the context.
+    pub fn hand_out_async_event(&self) {
+        self.shared.async_events.hand_out();
+    }
+
+    /// Acknowledges an asynchronous event.
+    pub fn ack_async_event(&self) {
+        self.shared.async_events.acknowledge(1);
+    }
+
+    /// Makes it ready to be dropped, after all events taken from its channel have been acknowledged. Fails
+    /// while a QP uses it (`ibv_destroy_cq(3)`: EBUSY).
+    pub fn close(&self) -> Result<(), Error> {
+        let users = self.shared.qps.load(Ordering::Acquire);
+        if users > 0 {
+            return Err(Error::InUse { what: "CQ", users });
+        }
+        if let Some(channel) = &self.shared.channel {
+            let cookie = self.shared.cookie.to_ne_bytes();
+            channel.pipe.discard(|record| *record == cookie);
+        }
+        self.context.events.discard(self.shared.cookie);
+        self.shared.events.wait();
+        self.shared.async_events.wait();
+        Ok(())
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        self.context.engine.remove_cq(self.shared.id);
+        if let Some(channel) = &self.shared.channel {
+            channel.cqs.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// The CQ was overrun: more completions came than it was made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the CQ was overrun and is unusable: make it with more entries, or poll it more often")]
+pub struct CqOverrun;

@@ -1,0 +1,231 @@
+//! Holding packets back while the receiver's socket buffer, on this host, is full.
+//!
+//! A card's link layer pauses the sender (PFC) before a receiver's buffer overflows; the kernel just drops. On
+//! one host the processes can do better than lose and retransmit: senders announce on the keeper's board what
+//! they are about to send to a slot, the slot's owner writes down what it took off its socket, and a sender
+//! waits while the difference would not fit. Nothing of it is on the wire, and a peer on another host knows
+//! nothing of it: what it sends counts for nothing here, and what was announced and lost is forgotten when the
+//! owner finds its socket empty.
+
+use ferroce_core::{Nanos, PacketMeta, Path, TransmitSink};
+use ferroce_keeper::{Board, SlotRecord};
+use std::collections::BTreeMap;
+
+/// What the kernel charges a socket buffer for a packet beyond its bytes: headers and bookkeeping. Packets of
+/// one segmented send share them, so this errs on the safe side.
+const PACKET_OVERHEAD: u64 = 768;
+/// How long packets are held back without the receiver taking anything, in nanoseconds. A receiver that does
+/// nothing for so long has stopped, or the board is wrong; loss and retransmission take over.
+const HOLD_AT_MOST_NS: Nanos = 100_000_000;
+
+/// A port whose packets wait for room at their receiver.
+pub(super) struct HoldingSink<'a, S> {
+    pub(super) sink: &'a mut S,
+    pub(super) hold: &'a mut Hold,
+    pub(super) board: &'a Board,
+    pub(super) now: Nanos,
+}
+
+/// What the holding sinks of a process remember from batch to batch.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    /// The packet reserved and not committed: slot and charge.
+    reserved: Option<(u8, u64)>,
+    /// The slots that are full: what their owner had taken then, and since when that has not changed. At most
+    /// 255.
+    full: BTreeMap<u8, (u64, Nanos)>,
+}
+
+impl<S: TransmitSink> TransmitSink for HoldingSink<'_, S> {
+    fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
+        self.hold.reserved = None;
+        if let Some(slot) = path.receiver {
+            let charge = len as u64 + PACKET_OVERHEAD;
+            let record = self.board.slot(usize::from(slot))?;
+            if !self.hold.has_room(slot, record, charge, self.now) {
+                return None;
+            }
+            self.hold.reserved = Some((slot, charge));
+        }
+        self.sink.reserve(path, len)
+    }
+
+    fn commit(&mut self) {
+        if let Some((slot, charge)) = self.hold.reserved.take()
+            && let Some(record) = self.board.slot(usize::from(slot))
+        {
+            record.add_enqueued(charge);
+        }
+        self.sink.commit();
+    }
+}
+
+impl Hold {
+    fn has_room(&mut self, slot: u8, record: SlotRecord<'_>, charge: u64, now: Nanos) -> bool {
+        let capacity = record.capacity();
+        let backlog = record.backlog();
+        // A packet larger than the buffer has to go some time: it goes alone.
+        if capacity == 0 || backlog == 0 || backlog + charge <= capacity {
+            if !self.full.is_empty() {
+                self.full.remove(&slot);
+            }
+            return true;
+        }
+        let consumed = record.consumed();
+        match self.full.get(&slot) {
+            Some((then, since)) if *then == consumed => now.saturating_sub(*since) > HOLD_AT_MOST_NS,
+            _ => {
+                self.full.insert(slot, (consumed, now));
+                false
+            }
+        }
+    }
+}
+
+/// The owner's side: writes down what it took off its socket.
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    enqueued_before: u64,
+    taken: u64,
+}
+
+impl Intake {
+    /// To be called before receiving.
+    pub(super) fn begin(record: SlotRecord<'_>) -> Intake {
+        Intake { enqueued_before: record.enqueued(), taken: 0 }
+    }
+
+    /// A packet was received.
+    pub(super) fn add(&mut self, meta: &PacketMeta, len: usize) {
+        // Between two addresses of one host, these are nearly always the same address. Announced packets that
+        // are missed here are found when the socket is empty.
+        if meta.src == meta.dst {
+            self.taken += len as u64 + PACKET_OVERHEAD;
+        }
+    }
+
+    /// To be called after receiving `received` packets. With none, the socket was empty, and all that was
+    /// announced before has arrived or is lost.
+    pub(super) fn end(self, record: SlotRecord<'_>, received: usize) {
+        if received == 0 {
+            if record.consumed() != self.enqueued_before {
+                record.set_consumed(self.enqueued_before);
+            }
+        } else if self.taken > 0 {
+            record.set_consumed(record.consumed().wrapping_add(self.taken));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    /// Takes every packet and counts.
+    #[derive(Default)]
+    struct Counting {
+        buffer: Vec<u8>,
+        committed: usize,
+    }
+
+    impl TransmitSink for Counting {
+        fn reserve(&mut self, _path: &Path, len: usize) -> Option<&mut [u8]> {
+            self.buffer.resize(len, 0);
+            Some(&mut self.buffer)
+        }
+
+        fn commit(&mut self) {
+            self.committed += 1;
+        }
+    }
+
+    fn path(receiver: Option<u8>) -> Path {
+        Path {
+            src: HERE,
+            dst: HERE,
+            interface: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            source_port: 0xf000,
+            receiver,
+        }
+    }
+
+    fn send(sink: &mut impl TransmitSink, path: &Path, len: usize) -> bool {
+        let sent = sink.reserve(path, len).is_some();
+        if sent {
+            sink.commit();
+        }
+        sent
+    }
+
+    fn meta(src: IpAddr) -> PacketMeta {
+        PacketMeta { src, dst: HERE, source_port: 1, traffic_class: 0, icrc_checked: false, ip_id: None }
+    }
+
+    #[test]
+    fn packets_wait_for_room_and_go_on_when_the_owner_has_taken_some() {
+        let board = Board::create().expect("a board");
+        let record = board.slot(3).expect("slot 3");
+        record.set_capacity(10_000);
+        let (mut counting, mut hold) = (Counting::default(), Hold::default());
+        let mut sink = HoldingSink { sink: &mut counting, hold: &mut hold, board: &board, now: 0 };
+        let path = path(Some(3));
+        let sent = (0..100).take_while(|_| send(&mut sink, &path, 1000)).count();
+        assert_eq!(sent, 5);
+        let mut intake = Intake::begin(record);
+        intake.add(&meta(HERE), 1000);
+        intake.end(record, 1);
+        assert!(send(&mut sink, &path, 1000));
+        assert!(!send(&mut sink, &path, 1000));
+        assert_eq!(counting.committed, 6);
+    }
+
+    #[test]
+    fn an_empty_socket_settles_what_was_lost() {
+        let board = Board::create().expect("a board");
+        let record = board.slot(3).expect("slot 3");
+        record.set_capacity(2_000);
+        record.add_enqueued(50_000);
+        Intake::begin(record).end(record, 0);
+        assert_eq!(record.backlog(), 0);
+    }
+
+    #[test]
+    fn strangers_packets_do_not_count() {
+        let board = Board::create().expect("a board");
+        let record = board.slot(3).expect("slot 3");
+        record.add_enqueued(5_000);
+        let mut intake = Intake::begin(record);
+        intake.add(&meta(THERE), 1000);
+        intake.end(record, 1);
+        assert_eq!(record.backlog(), 5_000);
+    }
+
+    #[test]
+    fn a_receiver_that_stopped_holds_nobody_for_ever() {
+        let board = Board::create().expect("a board");
+        let record = board.slot(3).expect("slot 3");
+        record.set_capacity(1_000);
+        record.add_enqueued(5_000);
+        let (mut counting, mut hold) = (Counting::default(), Hold::default());
+        let path = path(Some(3));
+        for (now, goes) in [(1, false), (HOLD_AT_MOST_NS, false), (HOLD_AT_MOST_NS + 2, true)] {
+            let mut sink = HoldingSink { sink: &mut counting, hold: &mut hold, board: &board, now };
+            assert_eq!(send(&mut sink, &path, 1000), goes, "at {now}");
+        }
+    }
+
+    #[test]
+    fn paths_to_other_hosts_are_never_held() {
+        let board = Board::create().expect("a board");
+        let (mut counting, mut hold) = (Counting::default(), Hold::default());
+        let mut sink = HoldingSink { sink: &mut counting, hold: &mut hold, board: &board, now: 0 };
+        assert!((0..10_000).all(|_| send(&mut sink, &path(None), 4000)));
+    }
+}

@@ -1,0 +1,248 @@
+//! The engine: one transport, one port and one lock for all devices that a process opens.
+//!
+//! Application threads leave work requests in their QP's [`QpShared`] and ring a bell. Whoever holds the lock
+//! runs *rounds*: receive, take what the bells announce, time out, deliver completions, transmit. That is the
+//! application's own thread while it polls or posts, so that a polling application pays no thread switch, and
+//! the engine's thread otherwise (see [`progress`]).
+
+mod hold;
+mod objects;
+mod progress;
+mod queues;
+mod round;
+
+pub(crate) use queues::QpShared;
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::fork;
+use crate::limits::{MAX_QP, MAX_RD_ATOMIC};
+use crate::memory::AppMemory;
+use crossbeam::queue::SegQueue;
+use ferroce_core::{Device, DeviceConfig, Nanos, Profile};
+use ferroce_keeper::{Board, KeeperMode, KeeperOptions, Lease};
+use ferroce_port::{Port, UdpOptions, UdpPort};
+use hold::Hold;
+use objects::Objects;
+use parking_lot::{Condvar, Mutex};
+use progress::{Progress, Watched};
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The process's engine, alive as long as a context is open.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What application threads and the engine's thread share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    generation: u32,
+    start: Instant,
+    state: Mutex<State>,
+    bells: SegQueue<Arc<QpShared>>,
+    progress: Progress,
+    lease: Mutex<Lease>,
+    board: Arc<Board>,
+    slot: usize,
+    assisted: bool,
+    /// Dropped last: the sockets are closed then.
+    _alive: Alive,
+}
+
+/// What only the holder of the lock touches.
+pub(crate) struct State {
+    device: Device,
+    port: UdpPort,
+    memory: AppMemory,
+    objects: Objects,
+    hold: Hold,
+    /// When a round last moved something.
+    busy_at: Nanos,
+    /// When the counters were last shown on the board.
+    shown_at: Nanos,
+}
+
+static SHARED: Mutex<Weak<Engine>> = Mutex::new(Weak::new());
+
+impl Engine {
+    /// The process's engine; the first caller starts it.
+    pub(crate) fn shared() -> Result<Arc<Engine>, Error> {
+        let mut shared = SHARED.lock();
+        if let Some(engine) = shared.upgrade()
+            && !engine.is_dead()
+        {
+            return Ok(engine);
+        }
+        // The parent's: its objects may still be dropped in this process, its threads are not here.
+        let engine = Arc::new(Engine::start()?);
+        *shared = Arc::downgrade(&engine);
+        Ok(engine)
+    }
+
+    fn start() -> Result<Engine, Error> {
+        fork::watch();
+        let alive = Alive::begin();
+        let config = Config::current();
+        let lease = ferroce_keeper::acquire(&keeper_options(config)?)?;
+        let socket = lease.socket().try_clone_to_owned();
+        let socket =
+            socket.map_err(|source| Error::Os { doing: "duplicating the receiving socket", source })?;
+        let options = UdpOptions { gso: !config.no_gso, ..UdpOptions::default() };
+        let port = UdpPort::new(socket, options)?;
+        let watched = Watched::new(&lease)?;
+        offer_buffer(&lease)?;
+        let device = Device::new(DeviceConfig {
+            qpn_base: lease.qpn_base(),
+            qpn_count: MAX_QP,
+            seed: seed(),
+            profile: Profile { max_rd_atomic: MAX_RD_ATOMIC, ..Profile::default() },
+        });
+        tracing::debug!(slot = lease.slot(), "engine started");
+        let inner = Arc::new(Inner {
+            generation: fork::generation(),
+            start: Instant::now(),
+            state: Mutex::new(State {
+                device,
+                port,
+                memory: if config.check_memory { AppMemory::Checked } else { AppMemory::Direct },
+                objects: Objects::default(),
+                hold: Hold::default(),
+                busy_at: 0,
+                shown_at: 0,
+            }),
+            bells: SegQueue::new(),
+            progress: Progress::new()?,
+            board: Arc::clone(lease.board()),
+            slot: usize::from(lease.slot()),
+            lease: Mutex::new(lease),
+            assisted: !config.no_assist,
+            _alive: alive,
+        });
+        inner.name_descriptors(&inner.lease.lock(), &watched);
+        let for_thread = Arc::clone(&inner);
+        let thread = std::thread::Builder::new()
+            .name("ferroce-engine".into())
+            .spawn(move || for_thread.run_thread(watched))
+            .map_err(|source| Error::Os { doing: "starting the engine's thread", source })?;
+        Ok(Engine { inner, thread: Some(thread) })
+    }
+}
+
+impl Deref for Engine {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.is_dead() {
+            // In a forked child: the thread is not here, and the descriptors were closed by the fork handler
+            // (their numbers may be others' by now), so nothing of it may be dropped.
+            std::mem::forget(Arc::clone(&self.inner));
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        fork::close_in_child(&[]);
+        self.progress.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the engine's thread panicked");
+        }
+    }
+}
+
+impl Inner {
+    /// Whether it belongs to the parent of this process.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    /// Names the descriptors that stand for this process, for a forked child to close.
+    fn name_descriptors(&self, lease: &Lease, watched: &Watched) {
+        let mut fds: Vec<RawFd> = self.state.lock().port.fds().iter().map(AsRawFd::as_raw_fd).collect();
+        fds.push(lease.socket().as_raw_fd());
+        fds.extend(lease.connection_fd().map(|fd| fd.as_raw_fd()));
+        fds.extend(watched.raw());
+        fork::close_in_child(&fds);
+    }
+
+    /// Nanoseconds since the engine started.
+    fn now(&self) -> Nanos {
+        self.start.elapsed().as_nanos() as Nanos
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("busy_at", &self.busy_at).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a new engine from starting while the one before still gives its slot back: whoever has the port alone
+/// could not have it twice.
+#[derive(Debug)]
+struct Alive {
+    generation: u32,
+}
+
+/// The generation of processes whose engine is alive.
+static ALIVE: Mutex<Option<u32>> = Mutex::new(None);
+static ALIVE_ENDED: Condvar = Condvar::new();
+
+impl Alive {
+    fn begin() -> Alive {
+        let generation = fork::generation();
+        let mut alive = ALIVE.lock();
+        // Callers hold the lock on the shared engine, so only one that is being dropped can be alive here.
+        while *alive == Some(generation) {
+            ALIVE_ENDED.wait(&mut alive);
+        }
+        *alive = Some(generation);
+        Alive { generation }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        let mut alive = ALIVE.lock();
+        if *alive == Some(self.generation) {
+            *alive = None;
+            ALIVE_ENDED.notify_all();
+        }
+    }
+}
+
+fn keeper_options(config: &Config) -> Result<KeeperOptions, Error> {
+    let mut options = KeeperOptions::from_env()?;
+    if config.alone {
+        options.mode = KeeperMode::Off;
+    }
+    options.binary_hint.clone_from(&config.keeper_bin);
+    Ok(options)
+}
+
+/// Tells senders on this host how much the receiving socket holds.
+fn offer_buffer(lease: &Lease) -> Result<(), Error> {
+    let size = rustix::net::sockopt::socket_recv_buffer_size(lease.socket())
+        .map_err(|errno| Error::Os { doing: "reading SO_RCVBUF", source: errno.into() })?;
+    if let Some(record) = lease.board().slot(usize::from(lease.slot())) {
+        record.set_capacity(size as u64);
+    }
+    Ok(())
+}
+
+/// Where QPNs and keys start, so that those of two runs differ: stale packets of the last run find nobody.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

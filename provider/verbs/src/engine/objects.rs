@@ -1,0 +1,125 @@
+//! The verbs on objects that the transport knows: each takes the lock, does its work, and lets a round follow.
+
+use super::{Inner, QpShared, State};
+use crate::cq::CqShared;
+use crate::error::Error;
+use crate::events::AsyncEvents;
+use ferroce_core::{CqId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec};
+use ferroce_wire::Qpn;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The QPs and CQs of the process, by the transport's names for them.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    cqs: HashMap<CqId, Arc<CqShared>>,
+    qps: HashMap<Qpn, Arc<QpShared>>,
+    next_cq: u32,
+}
+
+impl Objects {
+    pub(super) fn cq(&self, id: CqId) -> Option<&Arc<CqShared>> {
+        self.cqs.get(&id)
+    }
+
+    pub(super) fn qp(&self, qpn: Qpn) -> Option<&Arc<QpShared>> {
+        self.qps.get(&qpn)
+    }
+}
+
+impl Inner {
+    /// Adds a CQ, made by `make` under the name given.
+    pub(crate) fn add_cq(&self, make: impl FnOnce(CqId) -> CqShared) -> Arc<CqShared> {
+        let mut state = self.state.lock();
+        let objects = &mut state.objects;
+        // 2^32 names are not used up before one of 65,536 CQs is free again.
+        while objects.cqs.contains_key(&CqId(objects.next_cq)) {
+            objects.next_cq = objects.next_cq.wrapping_add(1);
+        }
+        let id = CqId(objects.next_cq);
+        objects.next_cq = objects.next_cq.wrapping_add(1);
+        let cq = Arc::new(make(id));
+        objects.cqs.insert(id, Arc::clone(&cq));
+        cq
+    }
+
+    /// Forgets a CQ that no QP uses.
+    pub(crate) fn remove_cq(&self, id: CqId) {
+        if !self.is_dead() {
+            self.state.lock().objects.cqs.remove(&id);
+        }
+    }
+
+    /// Registers a region.
+    pub(crate) fn register(&self, spec: RegionSpec) -> Result<RegionKeys, Error> {
+        Ok(self.state.lock().device.register(spec)?)
+    }
+
+    /// Deregisters a region. The lock is the engine's, so nothing touches the memory afterwards.
+    pub(crate) fn deregister(&self, lkey: u32) -> Result<(), Error> {
+        Ok(self.state.lock().device.deregister(lkey)?)
+    }
+
+    /// Makes a QP.
+    pub(crate) fn create_qp(
+        &self,
+        init: QpInit,
+        cqs: [Arc<CqShared>; 2],
+        cookie: u64,
+        events: Arc<AsyncEvents>,
+    ) -> Result<Arc<QpShared>, Error> {
+        let mut state = self.state.lock();
+        let qpn = state.device.create_qp(init)?;
+        let qp = Arc::new(QpShared::new(qpn, cookie, cqs, events));
+        state.objects.qps.insert(qpn, Arc::clone(&qp));
+        Ok(qp)
+    }
+
+    /// Changes a QP's attributes and state.
+    pub(crate) fn modify_qp(&self, qp: &Arc<QpShared>, attr: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
+        self.with_state(|inner, state, now| {
+            // What was posted before the call belongs to the state before.
+            inner.answer_bells(&mut state.device, now);
+            state.device.modify_qp(now, qp.qpn(), attr, mask)?;
+            let reached = state.device.qp_state(qp.qpn()).unwrap_or(QpState::Err);
+            qp.set_state(reached);
+            if reached == QpState::Reset {
+                inner.deliver(state, now);
+                qp.forget_work();
+            }
+            Ok(())
+        })
+    }
+
+    /// A QP's attributes.
+    pub(crate) fn query_qp(&self, qpn: Qpn) -> Result<QpAttr, Error> {
+        Ok(self.state.lock().device.query_qp(qpn)?)
+    }
+
+    /// Takes a QP off the network; does nothing the second time.
+    pub(crate) fn destroy_qp(&self, qp: &Arc<QpShared>) {
+        self.with_state(|inner, state, now| {
+            if state.objects.qps.contains_key(&qp.qpn()) {
+                inner.answer_bells(&mut state.device, now);
+                inner.deliver(state, now);
+                if let Err(error) = state.device.destroy_qp(qp.qpn()) {
+                    tracing::error!(%error, "destroying a QP");
+                }
+                state.objects.qps.remove(&qp.qpn());
+                qp.forget_work();
+                qp.release_cqs();
+            }
+        });
+    }
+
+    /// Runs `work` with the lock, and a round after it.
+    fn with_state<R>(&self, work: impl FnOnce(&Inner, &mut State, u64) -> R) -> R {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let result = work(self, &mut state, now);
+        self.move_packets(&mut state, false);
+        drop(state);
+        self.answer_late_bells();
+        result
+    }
+}

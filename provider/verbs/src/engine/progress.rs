@@ -1,0 +1,251 @@
+//! The engine's thread, and how it keeps out of the way of an application that polls.
+//!
+//! The thread sleeps in one of two ways. It *watches* the receiving socket when nobody polls: a packet wakes
+//! it. While the application polls, its own thread moves the packets, and a watching thread would be woken by
+//! each of them for nothing; so it *naps* for [`NAP_NS`] at a time and looks whether the application still
+//! polls. A nap that ends with packets waiting was a mistake (an application that polls memory instead of a
+//! CQ, say), so it watches for [`WATCH_AFTER_MISTAKE_NS`] then. An application that armed a CQ is about to
+//! block, so the thread watches for [`WATCH_AFTER_ARM_NS`].
+
+use super::Inner;
+use super::round::Moved;
+use crate::error::Error;
+use ferroce_core::Nanos;
+use ferroce_keeper::Lease;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// Length of a nap, in nanoseconds: what a deferred acknowledgement waits at most.
+const NAP_NS: Nanos = 500_000;
+/// How long it watches after a nap that ended with packets waiting.
+const WATCH_AFTER_MISTAKE_NS: Nanos = 100_000_000;
+/// How long it watches after a CQ was armed.
+const WATCH_AFTER_ARM_NS: Nanos = 10_000_000;
+/// How long it stays away when packets can't be sent for now.
+const RETRY_BLOCKED_NS: Nanos = 50_000;
+/// Longest sleep: counters are shown at least this often.
+const LONGEST_SLEEP_NS: Nanos = 1_000_000_000;
+
+/// What the thread is doing.
+const RUNNING: u8 = 0;
+const WATCHING: u8 = 1;
+const NAPPING: u8 = 2;
+
+/// The engine's thread, as other threads see it.
+#[derive(Debug)]
+pub(super) struct Progress {
+    wake: OwnedFd,
+    doing: AtomicU8,
+    /// When it wakes by itself; 0 while it does not sleep.
+    wakes_at: AtomicU64,
+    /// The transport's next deadline, as the last round left it.
+    deadline: AtomicU64,
+    stop: AtomicBool,
+    /// Rounds that application threads have run.
+    assists: AtomicU64,
+    /// When a CQ was last armed.
+    armed_at: AtomicU64,
+    /// Whether packets are ready to be sent that an assisting thread left behind.
+    deferred: AtomicBool,
+}
+
+impl Progress {
+    pub(super) fn new() -> Result<Progress, Error> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = eventfd(0, flags)
+            .map_err(|errno| Error::Os { doing: "making the engine's eventfd", source: errno.into() })?;
+        Ok(Progress {
+            wake,
+            doing: AtomicU8::new(RUNNING),
+            wakes_at: AtomicU64::new(0),
+            deadline: AtomicU64::new(Nanos::MAX),
+            stop: AtomicBool::new(false),
+            assists: AtomicU64::new(0),
+            armed_at: AtomicU64::new(0),
+            deferred: AtomicBool::new(false),
+        })
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the thread, or keeps it from falling asleep.
+    pub(super) fn wake(&self) {
+        // Full (2^64 - 1 wakes nobody took) is as good as written.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it wake no later than at `deadline`. A thread about to sleep reads the deadline after it has said
+    /// when it will wake, so that one of the two sees the other.
+    pub(super) fn wake_by(&self, deadline: Nanos) {
+        self.deadline.store(deadline, Ordering::SeqCst);
+        if deadline < self.wakes_at.load(Ordering::SeqCst) {
+            self.wakes_at.store(deadline, Ordering::SeqCst);
+            self.wake();
+        }
+    }
+
+    /// An application thread runs a round.
+    pub(super) fn note_assist(&self) {
+        self.assists.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An application armed a CQ.
+    pub(super) fn note_armed(&self, now: Nanos) {
+        self.armed_at.store(now, Ordering::SeqCst);
+        if self.doing.load(Ordering::SeqCst) == NAPPING {
+            self.wake();
+        }
+    }
+
+    /// Whether packets may be left behind: only while the thread naps, so that it is back soon.
+    pub(super) fn may_defer(&self) -> bool {
+        self.doing.load(Ordering::SeqCst) == NAPPING
+    }
+
+    pub(super) fn set_deferred(&self) {
+        self.deferred.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_deferred(&self) -> bool {
+        self.deferred.load(Ordering::SeqCst)
+    }
+
+    /// Whoever transmits takes the deferred packets with it.
+    pub(super) fn take_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Relaxed) && self.deferred.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// How the thread decides between watching and napping.
+#[derive(Debug, Default)]
+struct Habit {
+    assists_seen: u64,
+    napped: bool,
+    watch_until: Nanos,
+}
+
+impl Habit {
+    /// Whether to nap, after a round that found `received` packets waiting.
+    fn naps(&mut self, progress: &Progress, now: Nanos, received: usize) -> bool {
+        let assists = progress.assists.load(Ordering::Relaxed);
+        let polls = assists != self.assists_seen;
+        self.assists_seen = assists;
+        if self.napped && received > 0 {
+            self.watch_until = now + WATCH_AFTER_MISTAKE_NS;
+        }
+        let armed_at = progress.armed_at.load(Ordering::SeqCst);
+        let armed_lately = armed_at != 0 && now.saturating_sub(armed_at) < WATCH_AFTER_ARM_NS;
+        self.napped = polls && !armed_lately && now >= self.watch_until;
+        self.napped
+    }
+}
+
+/// The descriptors that the thread watches: duplicates of its own, so that no lock is needed to name them.
+#[derive(Debug)]
+pub(super) struct Watched {
+    socket: OwnedFd,
+    keeper: Option<OwnedFd>,
+}
+
+impl Watched {
+    pub(super) fn new(lease: &Lease) -> Result<Watched, Error> {
+        let dup = |fd: BorrowedFd<'_>| {
+            let dup = fd.try_clone_to_owned();
+            dup.map_err(|source| Error::Os { doing: "duplicating a descriptor to watch", source })
+        };
+        let keeper = lease.connection_fd().map(dup).transpose()?;
+        Ok(Watched { socket: dup(lease.socket())?, keeper })
+    }
+
+    /// Their numbers, for a forked child to close.
+    pub(super) fn raw(&self) -> impl Iterator<Item = RawFd> {
+        [Some(self.socket.as_raw_fd()), self.keeper.as_ref().map(AsRawFd::as_raw_fd)].into_iter().flatten()
+    }
+}
+
+impl Inner {
+    /// The engine's thread.
+    pub(super) fn run_thread(&self, mut watched: Watched) {
+        let mut habit = Habit::default();
+        while !self.progress.stop.load(Ordering::SeqCst) {
+            let moved = match self.state.try_lock() {
+                Some(mut state) => self.move_packets(&mut state, true),
+                // An application thread is at it, and answers for the deadlines too.
+                None => Moved::default(),
+            };
+            self.answer_late_bells();
+            let now = self.now();
+            let naps = habit.naps(&self.progress, now, moved.received);
+            if moved.received > 0 && !naps {
+                continue;
+            }
+            let mut until = now + if naps { NAP_NS } else { LONGEST_SLEEP_NS };
+            if moved.blocked {
+                until = until.min(now + RETRY_BLOCKED_NS);
+            }
+            if self.sleep(&watched, naps, until) {
+                self.recover_lease(&mut watched);
+            }
+        }
+        let mut state = self.state.lock();
+        self.move_packets(&mut state, false);
+        let now = self.now();
+        self.show_counters(&mut state, now);
+    }
+
+    /// Sleeps until `until`, the transport's deadline, a wake, or (when watching) a packet or the keeper's end.
+    /// Whether it was the last.
+    fn sleep(&self, watched: &Watched, naps: bool, until: Nanos) -> bool {
+        let progress = &self.progress;
+        progress.wakes_at.store(until, Ordering::SeqCst);
+        progress.doing.store(if naps { NAPPING } else { WATCHING }, Ordering::SeqCst);
+        // Whoever rings, defers, plans or stops after this line sees that the thread sleeps; what came before is
+        // seen here.
+        let until = until.min(progress.deadline.load(Ordering::SeqCst));
+        let busy = !self.bells.is_empty()
+            || (progress.is_deferred() && !naps)
+            || progress.stop.load(Ordering::SeqCst);
+        let now = self.now();
+        let keeper_spoke = !busy && until > now && self.wait_for_events(watched, naps, until - now);
+        progress.doing.store(RUNNING, Ordering::SeqCst);
+        progress.wakes_at.store(0, Ordering::SeqCst);
+        keeper_spoke
+    }
+
+    fn wait_for_events(&self, watched: &Watched, naps: bool, timeout: Nanos) -> bool {
+        const SECOND: Nanos = 1_000_000_000;
+        let timeout = Timespec { tv_sec: (timeout / SECOND) as i64, tv_nsec: (timeout % SECOND) as i64 };
+        let wake = PollFd::new(&self.progress.wake, PollFlags::IN);
+        let socket = PollFd::new(&watched.socket, PollFlags::IN);
+        let keeper = PollFd::new(watched.keeper.as_ref().unwrap_or(&self.progress.wake), PollFlags::IN);
+        let mut fds = [wake, socket, keeper];
+        let watches = if naps { &mut fds[..1] } else { &mut fds[..] };
+        // An error is EINTR: the round that follows does no harm.
+        let _ = poll(watches, Some(&timeout));
+        let keeper_spoke = watched.keeper.is_some() && !fds[2].revents().is_empty();
+        let mut count = [0u8; 8];
+        // EAGAIN: it was the timeout or a packet.
+        let _ = rustix::io::read(&self.progress.wake, &mut count);
+        keeper_spoke
+    }
+
+    /// The keeper is gone: running traffic goes on, and a new keeper takes over the group from its clients.
+    fn recover_lease(&self, watched: &mut Watched) {
+        let mut lease = self.lease.lock();
+        if let Err(error) = lease.recover() {
+            tracing::warn!(%error, "the keeper is gone and no new one could be reached: this process goes on alone");
+            watched.keeper = None;
+            return;
+        }
+        match Watched::new(&lease) {
+            Ok(new) => *watched = new,
+            Err(error) => tracing::warn!(%error, "watching the new keeper"),
+        }
+        self.name_descriptors(&lease, watched);
+    }
+}

@@ -1,0 +1,212 @@
+//! Why a verb was refused. Each error has a kind, from which the C ABI makes the errno.
+
+use crate::gid::Gid;
+use ferroce_core::{CreateQpError, DeregisterError, ModifyQpError, RegisterError, UnknownQp};
+use ferroce_keeper::KeeperError;
+use ferroce_port::UdpPortError;
+use thiserror::Error;
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// An argument is wrong (EINVAL).
+    Invalid,
+    /// A queue or table is full, or memory is short (ENOMEM).
+    NoRoom,
+    /// The address range is not mapped (EFAULT).
+    BadAddress,
+    /// The object is in use (EBUSY).
+    Busy,
+    /// The device does not have the feature (EOPNOTSUPP).
+    Unsupported,
+    /// There is nothing there (ENODATA).
+    Absent,
+    /// Nothing waits now (EAGAIN), or the call was interrupted (EINTR): the operating system's own answer.
+    Os(i32),
+    /// The device can't work: it could not be started, or belongs to the parent of a forked process (EIO).
+    Dead,
+}
+
+/// Why a verb was refused.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// UDP 4791 could not be shared or bound.
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+    /// The sockets could not be set up.
+    #[error(transparent)]
+    Port(#[from] UdpPortError),
+    /// The operating system refused something.
+    #[error("{doing}: {source}")]
+    Os {
+        /// What was being done.
+        doing: &'static str,
+        /// Its answer.
+        source: std::io::Error,
+    },
+    /// The object was made before a `fork`.
+    #[error("the device was opened before fork(2) and is dead in the child: open it again there")]
+    Forked,
+    /// A call to `modify_qp` broke a rule.
+    #[error(transparent)]
+    Modify(#[from] ModifyQpError),
+    /// A QP could not be made.
+    #[error(transparent)]
+    CreateQp(#[from] CreateQpError),
+    /// A region could not be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+    /// A region could not be deregistered.
+    #[error(transparent)]
+    Deregister(#[from] DeregisterError),
+    /// The QP is gone.
+    #[error(transparent)]
+    UnknownQp(#[from] UnknownQp),
+    /// Part of the range is not mapped.
+    #[error("{length} bytes at {addr:#x} are not all mapped in this process")]
+    NotMapped {
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// A size is 0 or beyond the device's limit.
+    #[error("{what} {asked} is outside 1..={limit}")]
+    OutOfRange {
+        /// Which one.
+        what: &'static str,
+        /// What was asked.
+        asked: u64,
+        /// What the device allows (`ibv_query_device(3)`).
+        limit: u64,
+    },
+    /// A CQ can't shrink below what it holds.
+    #[error("the CQ holds {held} completions, so it can't be resized to {asked}")]
+    CqTooSmall {
+        /// What was asked.
+        asked: u32,
+        /// What waits in it.
+        held: u32,
+    },
+    /// The port number is not 1.
+    #[error("port {0} does not exist: the device has port 1 only")]
+    NoSuchPort(u32),
+    /// The index is past the GID table.
+    #[error("GID index {index} is past the table of {len}")]
+    GidIndexRange {
+        /// What was asked.
+        index: u32,
+        /// Length of the table.
+        len: u32,
+    },
+    /// The GID table entry is empty.
+    #[error("GID index {0} is empty: `ferroce devices` lists the ones that are not")]
+    GidEmpty(u32),
+    /// The address vector has no global route.
+    #[error(
+        "the address vector has is_global = 0: RoCE always needs a GRH (set is_global and grh.sgid_index)"
+    )]
+    NotGlobal,
+    /// Source and destination are of different IP versions.
+    #[error("the source GID {sgid} and the destination GID {dgid} are of different IP versions")]
+    GidVersions {
+        /// Own GID.
+        sgid: Gid,
+        /// The peer's.
+        dgid: Gid,
+    },
+    /// The destination GID is zero or a multicast group.
+    #[error("the destination GID {0} is not the address of a port")]
+    GidNotUnicast(Gid),
+    /// The P_Key index is not 0.
+    #[error("P_Key index {0} does not exist: the table holds the default P_Key only")]
+    NoSuchPkey(u32),
+    /// Objects that were made from it still exist.
+    #[error("the {what} is in use by {users} other objects")]
+    InUse {
+        /// Which object.
+        what: &'static str,
+        /// How many use it.
+        users: usize,
+    },
+    /// The device does not have it.
+    #[error("{0} is not provided by this device")]
+    Unsupported(&'static str),
+    /// The interface behind the device is gone.
+    #[error("network interface {0} is gone")]
+    InterfaceGone(String),
+}
+
+impl Error {
+    /// Its kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Keeper(_) | Error::Port(_) | Error::Forked | Error::InterfaceGone(_) => ErrorKind::Dead,
+            Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
+            Error::Register(RegisterError::TooManyRegions { .. })
+            | Error::CreateQp(CreateQpError::TooManyQps { .. }) => ErrorKind::NoRoom,
+            Error::NotMapped { .. } => ErrorKind::BadAddress,
+            Error::InUse { .. } => ErrorKind::Busy,
+            Error::Unsupported(_) | Error::CreateQp(CreateQpError::UnsupportedType { .. }) => {
+                ErrorKind::Unsupported
+            }
+            Error::GidEmpty(_) => ErrorKind::Absent,
+            Error::Modify(_)
+            | Error::Register(_)
+            | Error::Deregister(_)
+            | Error::UnknownQp(_)
+            | Error::OutOfRange { .. }
+            | Error::CqTooSmall { .. }
+            | Error::NoSuchPort(_)
+            | Error::GidIndexRange { .. }
+            | Error::NotGlobal
+            | Error::GidVersions { .. }
+            | Error::GidNotUnicast(_)
+            | Error::NoSuchPkey(_) => ErrorKind::Invalid,
+        }
+    }
+}
+
+/// Why a work request was not posted (`ibv_post_send(3)`, `ibv_post_recv(3)`).
+#[derive(Debug, Error)]
+#[error("work request {index} of the list: {cause}")]
+pub struct PostError {
+    /// How many work requests before it were posted; it and the rest were not.
+    pub index: usize,
+    /// Why.
+    pub cause: PostCause,
+}
+
+/// What is wrong with a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PostCause {
+    #[error("the QP is in {state:?}, where {queue} can't be posted")]
+    WrongState { state: ferroce_core::QpState, queue: &'static str },
+    #[error("the queue holds {limit} work requests, all it was made for: poll the CQ first")]
+    QueueFull { limit: u32 },
+    #[error("{num_sge} scatter/gather elements, but the QP was made for {limit}")]
+    TooManySges { num_sge: usize, limit: u32 },
+    #[error("{length} bytes inline, but the QP was made for {limit}")]
+    InlineTooLong { length: u64, limit: u32 },
+    #[error("inline data can't be used with {0}")]
+    InlineNotAllowed(&'static str),
+    #[error("{length} bytes are more than the largest message, {limit}")]
+    TooLong { length: u64, limit: u64 },
+    #[error("this QP can't do {0}")]
+    OpNotSupported(&'static str),
+    #[error("the device was opened before fork(2) and is dead in the child")]
+    Forked,
+}
+
+impl PostCause {
+    /// Its kind.
+    pub fn kind(self) -> ErrorKind {
+        match self {
+            PostCause::QueueFull { .. } => ErrorKind::NoRoom,
+            PostCause::Forked => ErrorKind::Dead,
+            PostCause::OpNotSupported(_) => ErrorKind::Invalid,
+            _ => ErrorKind::Invalid,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Asynchronous events of a context (`ibv_get_async_event(3)`).
+
+use crate::error::Error;
+use crate::records::RecordPipe;
+use std::os::fd::BorrowedFd;
+
+/// What an asynchronous event says; the values are those of `enum ibv_event_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+#[expect(missing_docs, reason = "the names are ibv_get_async_event(3)'s own")]
+pub enum AsyncEventKind {
+    CqErr = 0,
+    QpFatal = 1,
+    QpReqErr = 2,
+    QpAccessErr = 3,
+    CommEst = 4,
+    SqDrained = 5,
+    PathMig = 6,
+    PathMigErr = 7,
+    DeviceFatal = 8,
+    PortActive = 9,
+    PortErr = 10,
+    LidChange = 11,
+    PkeyChange = 12,
+    SmChange = 13,
+    SrqErr = 14,
+    SrqLimitReached = 15,
+    QpLastWqeReached = 16,
+    ClientReregister = 17,
+    GidChange = 18,
+}
+
+impl AsyncEventKind {
+    /// Every kind, in the order of the values.
+    pub const ALL: [AsyncEventKind; 19] = [
+        AsyncEventKind::CqErr,
+        AsyncEventKind::QpFatal,
+        AsyncEventKind::QpReqErr,
+        AsyncEventKind::QpAccessErr,
+        AsyncEventKind::CommEst,
+        AsyncEventKind::SqDrained,
+        AsyncEventKind::PathMig,
+        AsyncEventKind::PathMigErr,
+        AsyncEventKind::DeviceFatal,
+        AsyncEventKind::PortActive,
+        AsyncEventKind::PortErr,
+        AsyncEventKind::LidChange,
+        AsyncEventKind::PkeyChange,
+        AsyncEventKind::SmChange,
+        AsyncEventKind::SrqErr,
+        AsyncEventKind::SrqLimitReached,
+        AsyncEventKind::QpLastWqeReached,
+        AsyncEventKind::ClientReregister,
+        AsyncEventKind::GidChange,
+    ];
+}
+
+/// An asynchronous event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AsyncEventRecord {
+    /// The cookie of the object it is about (the QP's, the CQ's), or the port number.
+    pub element: u64,
+    /// What happened.
+    pub kind: AsyncEventKind,
+}
+
+/// The events of a context on their way to the application: records of 16 bytes {element u64, type u32, 0}.
+#[derive(Debug)]
+pub(crate) struct AsyncEvents {
+    pipe: RecordPipe<16>,
+}
+
+impl AsyncEvents {
+    pub(crate) fn new() -> Result<AsyncEvents, Error> {
+        Ok(AsyncEvents { pipe: RecordPipe::new()? })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.pipe.fd()
+    }
+
+    pub(crate) fn push(&self, event: AsyncEventRecord) {
+        let mut record = [0; 16];
+        record[..8].copy_from_slice(&event.element.to_ne_bytes());
+        record[8..12].copy_from_slice(&(event.kind as u32).to_ne_bytes());
+        if !self.pipe.push(record) {
+            tracing::error!(kind = ?event.kind, "asynchronous events are not read: an event was dropped");
+        }
+    }
+
+    pub(crate) fn pop(&self) -> Result<AsyncEventRecord, Error> {
+        let record = self.pipe.pop()?;
+        let [e0, e1, e2, e3, e4, e5, e6, e7, kind, ..] = record;
+        Ok(AsyncEventRecord {
+            element: u64::from_ne_bytes([e0, e1, e2, e3, e4, e5, e6, e7]),
+            kind: AsyncEventKind::ALL
+                .into_iter()
+                .find(|known| (*known as u32).to_ne_bytes()[0] == kind)
+                .unwrap_or(AsyncEventKind::DeviceFatal),
+        })
+    }
+
+    /// Forgets unread events about an object that goes away.
+    pub(crate) fn discard(&self, element: u64) {
+        self.pipe.discard(|record| record[..8] == element.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_stand_at_their_values() {
+        for (value, kind) in AsyncEventKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, value);
+        }
+    }
+
+    #[test]
+    fn events_come_back_as_they_were_and_those_of_a_gone_object_do_not() {
+        let events = AsyncEvents::new().expect("a pipe");
+        let about = |element, kind| AsyncEventRecord { element, kind };
+        events.push(about(7, AsyncEventKind::QpAccessErr));
+        events.push(about(8, AsyncEventKind::CommEst));
+        events.push(about(7, AsyncEventKind::QpFatal));
+        events.discard(7);
+        assert_eq!(events.pop().expect("an event"), about(8, AsyncEventKind::CommEst));
+    }
+}

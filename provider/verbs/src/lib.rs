@@ -1,0 +1,41 @@
+//! RDMA without the RNIC: a RoCEv2 network card that runs inside the process that uses it.
+//!
+//! The API is the verbs', one call for each, under the field's names: [`devices`] lists devices, [`Device::open`]
+//! gives a [`Context`], from which come protection domains ([`Pd`]), memory regions ([`Mr`]), completion queues
+//! ([`Cq`]) and queue pairs ([`Qp`]). Work requests and completions are the transport's own types, from
+//! `ferroce_core`.
+//!
+//! Packets leave and arrive through UDP port 4791, which the processes of a host share through a keeper that
+//! the first of them starts. Progress is assisted: [`Cq::poll`] on an empty CQ moves packets in the caller's
+//! thread; a thread of the engine does it while nobody polls.
+
+mod acks;
+mod attr;
+mod config;
+mod context;
+mod cq;
+mod device;
+mod engine;
+mod error;
+mod events;
+mod fork;
+mod gid;
+pub mod limits;
+mod memory;
+mod pd;
+mod post;
+mod qp;
+mod records;
+
+pub use attr::{DeviceAttr, PortAttr, PortState};
+pub use config::Config;
+pub use context::Context;
+pub use cq::{CompChannel, Cq, CqOverrun};
+pub use device::{Device, devices};
+pub use error::{Error, ErrorKind, PostCause, PostError};
+pub use events::{AsyncEventKind, AsyncEventRecord};
+pub use ferroce_core as core;
+pub use gid::{Gid, GidTable};
+pub use pd::{Mr, Pd};
+pub use post::check_inline;
+pub use qp::{AhAttr, Qp, QpSpec};

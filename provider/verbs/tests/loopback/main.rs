@@ -1,0 +1,5 @@
+//! Two QPs of one process that talk over the loopback interface, through real sockets.
+
+mod end;
+mod objects;
+mod operations;
