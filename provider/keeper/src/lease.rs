@@ -80,7 +80,10 @@ impl Lease {
     /// To be called when [`Lease::connection_fd`] has become readable: the keeper is gone. Finds or starts a new one
     /// and gives it what is needed to take over. Does nothing while the keeper lives, and when we are alone.
     ///
-    /// Packets come all the time, whether this succeeds or not; it can be tried again later.
+    /// Packets come all the time, whether this succeeds or not; it can be tried again later. Until it succeeds the
+    /// descriptor stays readable, so whoever waits for it must leave it out for a while after a failure. It blocks
+    /// while a keeper starts and while that waits for other clients: some milliseconds, a second at most when all are
+    /// well, and ten before [`KeeperError::Silent`].
     ///
     /// # Errors
     /// [`KeeperError::SlotLost`] is final: the slot's QPNs belong to somebody else. After any other error the lease is

@@ -22,7 +22,7 @@ usage: ferroce-keeper --name NAME [--port PORT] [--idle-ms MS] [--detach]
   --idle-ms MS   leave so long after the last client (5000)
   --detach       go on in a session of its own, and return at once
 
-Set FERROCE_KEEPER_LOG to a file's path for a log, RUST_LOG for its level.";
+Set FERROCE_KEEPER_LOG to a file's absolute path for a log, RUST_LOG for its level.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -126,12 +126,11 @@ impl Keeper {
                 .map_err(|source| KeeperError::System { step: "waiting for clients", source })?;
             let now = Instant::now();
             for at in ready {
-                if at < self.connections.len() {
-                    self.serve(at, now);
-                } else {
-                    self.accept(now);
-                    // New connections come behind; their first words are next round's.
-                    break;
+                match self.connections.get(at) {
+                    Some(connection) if connection.is_closed => {}
+                    Some(_) => self.serve(at, now),
+                    // The listener is the last; what it brings has its first words read in the next round.
+                    None => self.accept(now),
                 }
             }
         }

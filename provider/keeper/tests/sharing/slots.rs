@@ -1,6 +1,7 @@
 //! Slots: granting, steering, returning; the keeper's coming and going.
 
 use std::io::{ErrorKind, Read};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
@@ -120,6 +121,26 @@ fn the_keeper_has_nothing_of_the_process_that_started_it() {
     let our_fields: Vec<&str> = ours.rsplit_once(") ").unwrap().1.split(' ').collect();
     assert_ne!(fields[3], our_fields[3], "session");
     assert_ne!(fields[1], std::process::id().to_string(), "parent");
+}
+
+#[test]
+fn descriptors_that_the_starting_process_forgot_to_mark_are_closed_in_the_keeper() {
+    let options = options();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec 9<'{path}'; exec \"$0\" \"$@\"")]).arg(std::env::current_exe().unwrap());
+    let mut starter = Holder::start_by(shell, &options);
+    starter.slot();
+    let open = |pid: u32| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+        files
+            .filter(|fd| std::fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|at| at == file.path()))
+            .count()
+    };
+    assert_eq!(open(starter.pid()), 1, "the process that started the keeper has it");
+    let lease = acquire(&options).unwrap();
+    assert_eq!(open(keeper_pid(&lease)), 0);
 }
 
 #[test]
