@@ -40,4 +40,4 @@ pub use xrceth::Xrceth;
 pub(crate) const PROTOCOL_UDP: u8 = 17;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -11,9 +11,11 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod cm;
 pub mod frame;
 mod header;
 pub mod icrc;
+pub mod mad;
 mod number;
 mod opcode;
 mod packet;
