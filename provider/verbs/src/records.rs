@@ -1,34 +1,36 @@
-//! A pipe of fixed-size records: the file descriptor behind a completion channel and behind a context's
+//! A channel of fixed-size records: the file descriptor behind a completion channel and behind a context's
 //! asynchronous events.
 //!
 //! One record stands for one event, so that blocking reads, O_NONBLOCK, poll and edge-triggered epoll all see
-//! what an application expects of the kernel's descriptors. The writer never blocks: what a full pipe can't
-//! take waits here and follows when the reader has made room.
+//! what an application expects of the kernel's descriptors. The writer never blocks: what the full channel
+//! can't take waits here and follows when the reader has made room.
+//!
+//! It is a pair of sockets and not a pipe, since only a socket can be read without blocking once, whatever the
+//! application has made of the descriptor's O_NONBLOCK, and whoever else reads from it at the same time.
 
 use crate::error::Error;
 use crate::limits::MAX_WAITING_EVENTS;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A pipe of records of `N` bytes. `N` divides PIPE_BUF, so a record is written and read whole.
+/// A channel of records of `N` bytes.
 #[derive(Debug)]
-pub(crate) struct RecordPipe<const N: usize> {
+pub(crate) struct RecordChannel<const N: usize> {
     read: OwnedFd,
     write: OwnedFd,
     waiting: Mutex<VecDeque<[u8; N]>>,
 }
 
-impl<const N: usize> RecordPipe<N> {
-    /// A pipe whose reading end blocks.
+impl<const N: usize> RecordChannel<N> {
+    /// A channel whose reading end blocks.
     pub(crate) fn new() -> Result<Self, Error> {
-        let doing = "making the pipe of an event channel";
-        let os = |errno: Errno| Error::Os { doing, source: errno.into() };
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(os)?;
-        rustix::io::ioctl_fionbio(&write, true).map_err(os)?;
-        Ok(RecordPipe { read, write, waiting: Mutex::new(VecDeque::new()) })
+        let (read, write) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| Error::Os { doing: "making an event channel", source: errno.into() })?;
+        Ok(RecordChannel { read, write, waiting: Mutex::new(VecDeque::new()) })
     }
 
     /// The descriptor to read, poll and set flags on.
@@ -57,16 +59,17 @@ impl<const N: usize> RecordPipe<N> {
         Ok(record)
     }
 
-    /// Removes the records for which `matches` holds, among those not yet read. What is in the pipe goes
-    /// through it once, at most its capacity.
+    /// Removes the records for which `matches` holds, among those not yet read; how many. What is in the channel
+    /// goes through it once, at most its capacity.
     pub(crate) fn discard(&self, matches: impl Fn(&[u8; N]) -> bool) -> usize {
         let mut waiting = self.waiting.lock();
         let mut kept = VecDeque::new();
         let mut discarded = 0;
-        while self.readable() {
+        loop {
             let mut record = [0; N];
-            match rustix::io::read(&self.read, &mut record) {
-                Ok(len) if len == N => {}
+            match recv(&self.read, &mut record, RecvFlags::DONTWAIT) {
+                Ok((_, len)) if len == N => {}
+                Err(Errno::INTR) => continue,
                 _ => break,
             }
             if matches(&record) { discarded += 1 } else { kept.push_back(record) }
@@ -80,16 +83,10 @@ impl<const N: usize> RecordPipe<N> {
         discarded
     }
 
-    fn readable(&self) -> bool {
-        let mut fds = [rustix::event::PollFd::new(&self.read, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1))
-    }
-
-    /// Writes as much of what waits as the pipe takes.
+    /// Writes as much of what waits as the channel takes.
     fn feed(&self, waiting: &mut VecDeque<[u8; N]>) {
         while let Some(record) = waiting.front() {
-            match rustix::io::write(&self.write, record) {
+            match send(&self.write, record, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => drop(waiting.pop_front()),
                 Err(Errno::INTR) => {}
                 Err(_) => break,
@@ -103,40 +100,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_in_order_even_past_the_pipes_capacity() {
-        let pipe = RecordPipe::<8>::new().expect("a pipe");
+    fn records_come_out_in_order_even_past_the_channels_capacity() {
+        let channel = RecordChannel::<8>::new().expect("a channel");
         for i in 0..20_000u64 {
-            assert!(pipe.push(i.to_ne_bytes()));
+            assert!(channel.push(i.to_ne_bytes()));
         }
         for i in 0..20_000u64 {
-            assert_eq!(pipe.pop().expect("a record"), i.to_ne_bytes());
+            assert_eq!(channel.pop().expect("a record"), i.to_ne_bytes());
         }
     }
 
     #[test]
     fn a_nonblocking_reader_gets_eagain() {
-        let pipe = RecordPipe::<8>::new().expect("a pipe");
-        rustix::io::ioctl_fionbio(pipe.fd(), true).expect("nonblocking");
-        let error = pipe.pop().expect_err("nothing there");
+        let channel = RecordChannel::<8>::new().expect("a channel");
+        rustix::io::ioctl_fionbio(channel.fd(), true).expect("nonblocking");
+        let error = channel.pop().expect_err("nothing there");
         assert_eq!(error.kind(), crate::ErrorKind::Os(libc::EAGAIN));
     }
 
     #[test]
     fn a_reader_that_never_reads_bounds_what_waits() {
-        let pipe = RecordPipe::<16>::new().expect("a pipe");
-        let taken = (0..200_000).take_while(|_| pipe.push([7; 16])).count();
+        let channel = RecordChannel::<16>::new().expect("a channel");
+        let taken = (0..200_000).take_while(|_| channel.push([7; 16])).count();
         assert!((MAX_WAITING_EVENTS..150_000).contains(&taken), "{taken}");
     }
 
     #[test]
     fn discarding_keeps_the_others_in_order() {
-        let pipe = RecordPipe::<8>::new().expect("a pipe");
+        let channel = RecordChannel::<8>::new().expect("a channel");
         for i in 0..12_000u64 {
-            pipe.push(i.to_ne_bytes());
+            channel.push(i.to_ne_bytes());
         }
-        assert_eq!(pipe.discard(|record| u64::from_ne_bytes(*record) % 3 != 0), 8_000);
+        assert_eq!(channel.discard(|record| u64::from_ne_bytes(*record) % 3 != 0), 8_000);
         for i in 0..4_000u64 {
-            assert_eq!(pipe.pop().expect("a record"), (3 * i).to_ne_bytes());
+            assert_eq!(channel.pop().expect("a record"), (3 * i).to_ne_bytes());
         }
     }
 }
