@@ -77,7 +77,7 @@ impl Context {
     }
 
     /// Takes the next asynchronous event, waiting as the descriptor's O_NONBLOCK says. The object's
-    /// `hand_out_async_event` has to be called for it, and its `ack_async_event` sooner or later.
+    /// `ack_async_event` has to be called for it sooner or later, and until then it can't be closed.
     pub fn next_async_event(&self) -> Result<AsyncEventRecord, Error> {
         self.shared.events.pop()
     }

@@ -4,9 +4,9 @@ use crate::acks::Acks;
 use crate::context::ContextShared;
 use crate::engine::QpShared;
 use crate::error::Error;
-use crate::events::{AsyncEventKind, AsyncEventRecord, AsyncEvents};
+use crate::events::{AsyncEventKind, AsyncEvents};
 use crate::limits::{COMP_VECTORS, MAX_CQE};
-use crate::records::RecordPipe;
+use crate::records::RecordChannel;
 use ferroce_core::{Completion, CqId, Queue, Wc};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -22,27 +22,27 @@ pub struct CompChannel {
 
 #[derive(Debug)]
 pub(crate) struct ChannelShared {
-    pipe: RecordPipe<8>,
+    records: RecordChannel<8>,
     cqs: AtomicUsize,
 }
 
 impl CompChannel {
     pub(crate) fn new() -> Result<CompChannel, Error> {
         Ok(CompChannel {
-            shared: Arc::new(ChannelShared { pipe: RecordPipe::new()?, cqs: AtomicUsize::new(0) }),
+            shared: Arc::new(ChannelShared { records: RecordChannel::new()?, cqs: AtomicUsize::new(0) }),
         })
     }
 
     /// The descriptor that becomes readable with an event. Its O_NONBLOCK flag decides whether
     /// [`CompChannel::next_event`] waits.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.pipe.fd()
+        self.shared.records.fd()
     }
 
-    /// Takes the next event: the cookie of the CQ it is about. The CQ's [`Cq::hand_out_event`] has to be
-    /// called for it, and [`Cq::ack_events`] sooner or later.
+    /// Takes the next event: the cookie of the CQ it is about. [`Cq::ack_events`] has to be called for it sooner or
+    /// later, and until then the CQ can't be closed.
     pub fn next_event(&self) -> Result<u64, Error> {
-        self.shared.pipe.pop().map(u64::from_ne_bytes)
+        self.shared.records.pop().map(u64::from_ne_bytes)
     }
 
     /// How many CQs use it.
@@ -140,10 +140,12 @@ impl CqShared {
     }
 
     fn notify(&self) {
-        if let Some(channel) = &self.channel
-            && !channel.pipe.push(self.cookie.to_ne_bytes())
-        {
-            tracing::error!("a completion channel's events are not read: an event was dropped");
+        if let Some(channel) = &self.channel {
+            self.events.raise();
+            if !channel.records.push(self.cookie.to_ne_bytes()) {
+                self.events.acknowledge(1);
+                tracing::error!("a completion channel's events are not read: an event was dropped");
+            }
         }
     }
 
@@ -162,7 +164,7 @@ impl CqShared {
             capacity = self.queue.lock().capacity,
             "a CQ was overrun: more completions than it was made for"
         );
-        self.context_events.push(AsyncEventRecord { element: self.cookie, kind: AsyncEventKind::CqErr });
+        self.context_events.raise(&self.async_events, self.cookie, AsyncEventKind::CqErr);
     }
 
     /// Whether anything waits to be polled.
@@ -303,19 +305,9 @@ impl Cq {
         Ok(())
     }
 
-    /// An event about this CQ was taken from the channel.
-    pub fn hand_out_event(&self) {
-        self.shared.events.hand_out();
-    }
-
     /// Acknowledges `count` events taken from the channel.
     pub fn ack_events(&self, count: u32) {
-        self.shared.events.acknowledge(count);
-    }
-
-    /// An asynchronous event about this CQ was taken from the context.
-    pub fn hand_out_async_event(&self) {
-        self.shared.async_events.hand_out();
+        self.shared.events.acknowledge(u64::from(count));
     }
 
     /// Acknowledges an asynchronous event.
@@ -332,9 +324,10 @@ impl Cq {
         }
         if let Some(channel) = &self.shared.channel {
             let cookie = self.shared.cookie.to_ne_bytes();
-            channel.pipe.discard(|record| *record == cookie);
+            let unread = channel.records.discard(|record| *record == cookie);
+            self.shared.events.acknowledge(unread as u64);
         }
-        self.context.events.discard(self.shared.cookie);
+        self.context.events.discard(&self.shared.async_events, self.shared.cookie);
         self.shared.events.wait();
         self.shared.async_events.wait();
         Ok(())

@@ -1,7 +1,8 @@
 //! Asynchronous events of a context (`ibv_get_async_event(3)`).
 
+use crate::acks::Acks;
 use crate::error::Error;
-use crate::records::RecordPipe;
+use crate::records::RecordChannel;
 use std::os::fd::BorrowedFd;
 
 /// What an asynchronous event says; the values are those of `enum ibv_event_type`.
@@ -67,29 +68,40 @@ pub struct AsyncEventRecord {
 /// The events of a context on their way to the application: records of 16 bytes {element u64, type u32, 0}.
 #[derive(Debug)]
 pub(crate) struct AsyncEvents {
-    pipe: RecordPipe<16>,
+    records: RecordChannel<16>,
 }
 
 impl AsyncEvents {
     pub(crate) fn new() -> Result<AsyncEvents, Error> {
-        Ok(AsyncEvents { pipe: RecordPipe::new()? })
+        Ok(AsyncEvents { records: RecordChannel::new()? })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.pipe.fd()
+        self.records.fd()
     }
 
-    pub(crate) fn push(&self, event: AsyncEventRecord) {
-        let mut record = [0; 16];
-        record[..8].copy_from_slice(&event.element.to_ne_bytes());
-        record[8..12].copy_from_slice(&(event.kind as u32).to_ne_bytes());
-        if !self.pipe.push(record) {
-            tracing::error!(kind = ?event.kind, "asynchronous events are not read: an event was dropped");
+    /// Tells the application what happened to the object that counts in `acks`.
+    pub(crate) fn raise(&self, acks: &Acks, element: u64, kind: AsyncEventKind) {
+        acks.raise();
+        if !self.push(AsyncEventRecord { element, kind }) {
+            acks.acknowledge(1);
         }
     }
 
+    /// Adds an event; `false` if nobody reads them and it had to be dropped.
+    fn push(&self, event: AsyncEventRecord) -> bool {
+        let mut record = [0; 16];
+        record[..8].copy_from_slice(&event.element.to_ne_bytes());
+        record[8..12].copy_from_slice(&(event.kind as u32).to_ne_bytes());
+        let taken = self.records.push(record);
+        if !taken {
+            tracing::error!(kind = ?event.kind, "asynchronous events are not read: an event was dropped");
+        }
+        taken
+    }
+
     pub(crate) fn pop(&self) -> Result<AsyncEventRecord, Error> {
-        let record = self.pipe.pop()?;
+        let record = self.records.pop()?;
         let [e0, e1, e2, e3, e4, e5, e6, e7, kind, ..] = record;
         Ok(AsyncEventRecord {
             element: u64::from_ne_bytes([e0, e1, e2, e3, e4, e5, e6, e7]),
@@ -101,8 +113,9 @@ impl AsyncEvents {
     }
 
     /// Forgets unread events about an object that goes away.
-    pub(crate) fn discard(&self, element: u64) {
-        self.pipe.discard(|record| record[..8] == element.to_ne_bytes());
+    pub(crate) fn discard(&self, acks: &Acks, element: u64) {
+        let unread = self.records.discard(|record| record[..8] == element.to_ne_bytes());
+        acks.acknowledge(unread as u64);
     }
 }
 
@@ -119,12 +132,14 @@ mod tests {
 
     #[test]
     fn events_come_back_as_they_were_and_those_of_a_gone_object_do_not() {
-        let events = AsyncEvents::new().expect("a pipe");
-        let about = |element, kind| AsyncEventRecord { element, kind };
-        events.push(about(7, AsyncEventKind::QpAccessErr));
-        events.push(about(8, AsyncEventKind::CommEst));
-        events.push(about(7, AsyncEventKind::QpFatal));
-        events.discard(7);
-        assert_eq!(events.pop().expect("an event"), about(8, AsyncEventKind::CommEst));
+        let events = AsyncEvents::new().expect("a channel");
+        let (gone, staying) = (Acks::default(), Acks::default());
+        events.raise(&gone, 7, AsyncEventKind::QpAccessErr);
+        events.raise(&staying, 8, AsyncEventKind::CommEst);
+        events.raise(&gone, 7, AsyncEventKind::QpFatal);
+        events.discard(&gone, 7);
+        gone.wait();
+        let left = AsyncEventRecord { element: 8, kind: AsyncEventKind::CommEst };
+        assert_eq!(events.pop().expect("an event"), left);
     }
 }

@@ -139,6 +139,29 @@ impl Qp {
         self.log_refusal(result)
     }
 
+    /// Posts all of these send work requests, or none if one would be refused (`ibv_wr_complete`, ibv_wr_post(3)).
+    pub fn post_send_all(&self, wrs: Vec<SendWr>) -> Result<(), PostError> {
+        self.check_alive()?;
+        let result = self.try_post_send_all(wrs);
+        self.context().engine.ring(&self.shared);
+        self.context().engine.kick();
+        self.log_refusal(result)
+    }
+
+    fn try_post_send_all(&self, wrs: Vec<SendWr>) -> Result<(), PostError> {
+        let caps = &self.init.caps;
+        let mut queue = self.shared.send_queue();
+        for (index, wr) in wrs.iter().enumerate() {
+            let checked = post::check_send(self.init.qp_type, caps, wr);
+            let cause = checked.and_then(|()| queue.check_room(caps.max_send_wr, index + 1));
+            cause.map_err(|cause| PostError { index, cause })?;
+        }
+        for (index, wr) in wrs.into_iter().enumerate() {
+            queue.push(caps.max_send_wr, wr).map_err(|cause| PostError { index, cause })?;
+        }
+        Ok(())
+    }
+
     /// Posts receive work requests in order; stops at the first that is refused (`ibv_post_recv(3)`).
     pub fn post_recv(&self, wrs: impl IntoIterator<Item = RecvWr>) -> Result<(), PostError> {
         self.check_alive()?;
@@ -161,11 +184,6 @@ impl Qp {
         self.log_refusal(result)
     }
 
-    /// An asynchronous event about this QP was taken from the context.
-    pub fn hand_out_async_event(&self) {
-        self.shared.async_events().hand_out();
-    }
-
     /// Acknowledges an asynchronous event.
     pub fn ack_async_event(&self) {
         self.shared.async_events().acknowledge(1);
@@ -177,7 +195,7 @@ impl Qp {
         let context = self.context();
         context.check_alive()?;
         context.engine.destroy_qp(&self.shared);
-        context.events.discard(self.shared.cookie());
+        context.events.discard(self.shared.async_events(), self.shared.cookie());
         self.shared.async_events().wait();
         Ok(())
     }

@@ -4,7 +4,7 @@
 use crate::acks::Acks;
 use crate::cq::CqShared;
 use crate::error::PostCause;
-use crate::events::{AsyncEventKind, AsyncEventRecord, AsyncEvents};
+use crate::events::{AsyncEventKind, AsyncEvents};
 use ferroce_core::{QpState, Queue, RecvWr, SendWr};
 use ferroce_wire::Qpn;
 use parking_lot::{Mutex, MutexGuard};
@@ -60,14 +60,18 @@ pub(crate) struct Poster<'a, T> {
 }
 
 impl<T> Poster<'_, T> {
-    /// Adds a work request, if the state allows it and there is room for `limit`.
-    pub(crate) fn push(&mut self, limit: u32, wr: T) -> Result<(), PostCause> {
+    /// Whether the state allows `count` more work requests and there is room for them within `limit`.
+    pub(crate) fn check_room(&self, limit: u32, count: usize) -> Result<(), PostCause> {
         if (self.state as u32) < self.first_state as u32 {
             return Err(PostCause::WrongState { state: self.state, queue: self.queue });
         }
-        if self.outstanding.load(Ordering::Acquire) >= limit {
-            return Err(PostCause::QueueFull { limit });
-        }
+        let outstanding = self.outstanding.load(Ordering::Acquire) as usize;
+        if outstanding + count > limit as usize { Err(PostCause::QueueFull { limit }) } else { Ok(()) }
+    }
+
+    /// Adds a work request, if the state allows it and there is room within `limit`.
+    pub(crate) fn push(&mut self, limit: u32, wr: T) -> Result<(), PostCause> {
+        self.check_room(limit, 1)?;
         self.outstanding.fetch_add(1, Ordering::AcqRel);
         self.posted.push_back(wr);
         Ok(())
@@ -200,6 +204,6 @@ impl QpShared {
 
     /// Tells the application of an asynchronous event.
     pub(crate) fn report(&self, kind: AsyncEventKind) {
-        self.context_events.push(AsyncEventRecord { element: self.cookie, kind });
+        self.context_events.raise(&self.async_events, self.cookie, kind);
     }
 }
