@@ -1,4 +1,5 @@
-//! What objects are created with. The `_ex` structures grow: read a field behind `comp_mask` only when its bit is set.
+//! What objects are created with. The `_ex` structures grow: read a field behind the oldest form
+//! only when its bit in `comp_mask` is set.
 
 use crate::{IbvCompChannel, IbvCq, IbvPd, IbvQpCap, IbvSrq, IbvSrqAttr};
 use libc::{c_int, c_void};
@@ -18,10 +19,21 @@ pub struct IbvQpInitAttr {
     pub sq_sig_all: c_int,
 }
 
-/// `struct ibv_qp_init_attr_ex`. Has been 128 bytes long without `send_ops_flags`.
+/// `struct ibv_qp_init_attr_ex`. Grows.
 #[repr(C)]
+#[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "the names are ibv_create_qp_ex(3)'s own")]
 pub struct IbvQpInitAttrEx {
+    pub oldest: IbvQpInitAttrExOldest,
+    /// There with `IBV_QP_INIT_ATTR_SEND_OPS_FLAGS` in `comp_mask` only.
+    pub send_ops_flags: u64,
+}
+
+/// The members of [`IbvQpInitAttrEx`] that every form of it has.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_create_qp_ex(3)'s own")]
+pub struct IbvQpInitAttrExOldest {
     pub qp_context: *mut c_void,
     pub send_cq: *mut IbvCq,
     pub recv_cq: *mut IbvCq,
@@ -37,11 +49,11 @@ pub struct IbvQpInitAttrEx {
     pub rwq_ind_tbl: *mut c_void,
     pub rx_hash_conf: IbvRxHashConf,
     pub source_qpn: u32,
-    pub send_ops_flags: u64,
 }
 
 /// `struct ibv_rx_hash_conf`. Frozen.
 #[repr(C)]
+#[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "the names are ibv_create_qp_ex(3)'s own")]
 pub struct IbvRxHashConf {
     pub rx_hash_function: u8,
@@ -50,18 +62,29 @@ pub struct IbvRxHashConf {
     pub rx_hash_fields_mask: u64,
 }
 
-/// `struct ibv_cq_init_attr_ex`. Has been 48 bytes long, up to `comp_mask` and `flags`.
+/// `struct ibv_cq_init_attr_ex`. Grows.
 #[repr(C)]
+#[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "the names are ibv_create_cq_ex(3)'s own")]
 pub struct IbvCqInitAttrEx {
+    pub oldest: IbvCqInitAttrExOldest,
+    /// There with `IBV_CQ_INIT_ATTR_MASK_PD` in `comp_mask` only.
+    pub parent_domain: *mut IbvPd,
+}
+
+/// The members of [`IbvCqInitAttrEx`] that every form of it has.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_create_cq_ex(3)'s own")]
+pub struct IbvCqInitAttrExOldest {
     pub cqe: u32,
     pub cq_context: *mut c_void,
     pub channel: *mut IbvCompChannel,
     pub comp_vector: u32,
     pub wc_flags: u64,
     pub comp_mask: u32,
+    /// Means something with `IBV_CQ_INIT_ATTR_MASK_FLAGS` in `comp_mask` only.
     pub flags: u32,
-    pub parent_domain: *mut IbvPd,
 }
 
 /// `struct ibv_srq_init_attr`. Frozen; [`IbvSrqInitAttrEx`] begins with the same members.

@@ -2,7 +2,8 @@
 //!
 //! Each type is named after the C structure (`struct ibv_qp` is [`IbvQp`]) and its fields are named as there; what they
 //! mean is in the manual page of the verb that uses them. Enumerations are plain integers, because a program may hand
-//! over any value. Three kinds of structure differ in how they may grow:
+//! over any value. A field that one side changes while the other may look at it is an atomic, which C sees as the plain
+//! type. Three kinds of structure differ in how they may grow:
 //!
 //! - *frozen* ones never change;
 //! - those that the library allocates (`verbs_context`, `ibv_cq_ex`, `ibv_qp_ex`) are always the newest size here, and

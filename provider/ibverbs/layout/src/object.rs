@@ -2,6 +2,7 @@
 
 use crate::IbvContext;
 use libc::{c_int, c_void, pthread_cond_t, pthread_mutex_t};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
 /// `struct ibv_pd`. Frozen.
 #[repr(C)]
@@ -51,7 +52,7 @@ pub struct IbvCompChannel {
     pub context: *mut IbvContext,
     pub fd: c_int,
     /// How many CQs are attached.
-    pub refcnt: c_int,
+    pub refcnt: AtomicI32,
 }
 
 /// `struct ibv_cq`. Frozen; the head of [`IbvCqEx`](crate::IbvCqEx).
@@ -60,9 +61,9 @@ pub struct IbvCompChannel {
 pub struct IbvCq {
     pub context: *mut IbvContext,
     pub channel: *mut IbvCompChannel,
-    pub cq_context: *mut c_void,
+    pub cq_context: AtomicPtr<c_void>,
     pub handle: u32,
-    pub cqe: c_int,
+    pub cqe: AtomicI32,
     pub mutex: pthread_mutex_t,
     pub cond: pthread_cond_t,
     pub comp_events_completed: u32,
@@ -87,14 +88,14 @@ pub struct IbvSrq {
 #[expect(missing_docs, reason = "the names are verbs.h's own")]
 pub struct IbvQp {
     pub context: *mut IbvContext,
-    pub qp_context: *mut c_void,
+    pub qp_context: AtomicPtr<c_void>,
     pub pd: *mut IbvPd,
     pub send_cq: *mut IbvCq,
     pub recv_cq: *mut IbvCq,
     pub srq: *mut IbvSrq,
     pub handle: u32,
     pub qp_num: u32,
-    pub state: u32,
+    pub state: AtomicU32,
     pub qp_type: u32,
     pub mutex: pthread_mutex_t,
     pub cond: pthread_cond_t,

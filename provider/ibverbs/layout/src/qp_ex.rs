@@ -3,6 +3,7 @@
 
 use crate::{IbvAh, IbvCq, IbvMw, IbvMwBindInfo, IbvQp, IbvSge};
 use libc::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// `struct ibv_qp_ex`. Grows at the end; has the address of its [`IbvQp`].
 #[repr(C)]
@@ -11,9 +12,9 @@ pub struct IbvQpEx {
     pub qp_base: IbvQp,
     pub comp_mask: u64,
     /// Set by the program before each operation.
-    pub wr_id: u64,
+    pub wr_id: AtomicU64,
     /// Set by the program before each operation.
-    pub wr_flags: c_uint,
+    pub wr_flags: AtomicU32,
     pub wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut IbvQpEx, u32, u64, u64, u64)>,
     pub wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut IbvQpEx, u32, u64, u64)>,
     pub wr_bind_mw: Option<unsafe extern "C" fn(*mut IbvQpEx, *mut IbvMw, u32, *const IbvMwBindInfo)>,
@@ -56,9 +57,9 @@ pub struct IbvCqEx {
     pub cq: IbvCq,
     pub comp_mask: u32,
     /// Of the completion that is being read.
-    pub status: u32,
+    pub status: AtomicU32,
     /// Of the completion that is being read.
-    pub wr_id: u64,
+    pub wr_id: AtomicU64,
     pub start_poll: Option<unsafe extern "C" fn(*mut IbvCqEx, *mut IbvPollCqAttr) -> c_int>,
     pub next_poll: Option<unsafe extern "C" fn(*mut IbvCqEx) -> c_int>,
     pub end_poll: Option<unsafe extern "C" fn(*mut IbvCqEx)>,

@@ -219,14 +219,14 @@ fn frozen() -> Vec<Fact> {
             qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all
         }
         IbvQpInitAttrEx = "struct ibv_qp_init_attr_ex" {
-            qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, comp_mask, pd, xrcd, create_flags, max_tso_header, rwq_ind_tbl,
-            rx_hash_conf, source_qpn, send_ops_flags
+            oldest.qp_context = "qp_context", oldest.send_cq = "send_cq", oldest.recv_cq = "recv_cq", oldest.srq = "srq", oldest.cap = "cap", oldest.qp_type = "qp_type", oldest.sq_sig_all = "sq_sig_all", oldest.comp_mask = "comp_mask", oldest.pd = "pd", oldest.xrcd = "xrcd", oldest.create_flags = "create_flags", oldest.max_tso_header = "max_tso_header", oldest.rwq_ind_tbl = "rwq_ind_tbl",
+            oldest.rx_hash_conf = "rx_hash_conf", oldest.source_qpn = "source_qpn", send_ops_flags
         }
         IbvRxHashConf = "struct ibv_rx_hash_conf" {
             rx_hash_function, rx_hash_key_len, rx_hash_key, rx_hash_fields_mask
         }
         IbvCqInitAttrEx = "struct ibv_cq_init_attr_ex" {
-            cqe, cq_context, channel, comp_vector, wc_flags, comp_mask, flags, parent_domain
+            oldest.cqe = "cqe", oldest.cq_context = "cq_context", oldest.channel = "channel", oldest.comp_vector = "comp_vector", oldest.wc_flags = "wc_flags", oldest.comp_mask = "comp_mask", oldest.flags = "flags", parent_domain
         }
         IbvSrqInitAttr = "struct ibv_srq_init_attr" {
             srq_context, attr
