@@ -1,5 +1,6 @@
 //! The three ways in which libibverbs' functions report an error, from one error type.
 
+use ferroce::ErrorKind;
 use libc::c_int;
 use std::ptr::null_mut;
 
@@ -10,7 +11,6 @@ pub(crate) struct Errno(pub(crate) c_int);
 impl Errno {
     pub(crate) const INVALID: Errno = Errno(libc::EINVAL);
     pub(crate) const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
-    pub(crate) const NO_MEMORY: Errno = Errno(libc::ENOMEM);
     pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
 
     /// Puts it into `errno` and returns it.
@@ -23,6 +23,34 @@ impl Errno {
         // SAFETY: as above.
         unsafe { errno.write(self.0) };
         self.0
+    }
+}
+
+impl From<ErrorKind> for Errno {
+    fn from(kind: ErrorKind) -> Errno {
+        Errno(match kind {
+            ErrorKind::Invalid => libc::EINVAL,
+            ErrorKind::NoRoom => libc::ENOMEM,
+            ErrorKind::BadAddress => libc::EFAULT,
+            ErrorKind::Busy => libc::EBUSY,
+            ErrorKind::Unsupported => libc::EOPNOTSUPP,
+            ErrorKind::Absent => libc::ENODATA,
+            ErrorKind::Os(number) => number,
+            ErrorKind::Dead => libc::EIO,
+        })
+    }
+}
+
+impl From<ferroce::Error> for Errno {
+    /// Logs the reason, which the number alone does not tell. An empty channel is no error worth a line.
+    fn from(error: ferroce::Error) -> Errno {
+        let errno = Errno::from(error.kind());
+        match error.kind() {
+            ErrorKind::Os(libc::EAGAIN | libc::EINTR) => {}
+            ErrorKind::Dead => tracing::error!(%error),
+            _ => tracing::info!(%error, errno = errno.0),
+        }
+        errno
     }
 }
 
@@ -69,7 +97,7 @@ mod tests {
         assert_eq!(errno(), libc::EINVAL);
         assert_eq!(minus_one(Err(Errno::BUSY)), -1);
         assert_eq!(errno(), libc::EBUSY);
-        assert!(pointer::<u8>(Err(Errno::NO_MEMORY)).is_null());
+        assert!(pointer::<u8>(Err(Errno(libc::ENOMEM))).is_null());
         assert_eq!(errno(), libc::ENOMEM);
     }
 

@@ -10,12 +10,26 @@
 //! comments in this crate refer to it as *the C contract*. A panic never unwinds into C: it ends the process with its
 //! message, as `extern "C"` functions do.
 
+mod attr;
+mod channel;
+mod context;
 mod copy;
+mod cq;
+mod cq_ex;
+mod device;
 mod errno;
 mod fork;
 mod log;
+mod object;
+mod pd;
+mod place;
 mod pointer;
+mod post;
+mod qp;
+mod qp_ex;
+mod query;
 mod rate;
 mod strings;
 mod sysfs;
+mod table;
 mod unsupported;

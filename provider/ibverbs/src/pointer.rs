@@ -30,17 +30,20 @@ pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes the first `size` bytes of a value, for structures that have grown: the caller's may be shorter.
+/// Writes a structure that has grown over the years: `size` bytes of it, as many as the caller's form of it has. What
+/// that has beyond ours is zeroed.
 ///
 /// # Safety
 /// `pointer` is null or points to room for `size` bytes.
-pub(crate) unsafe fn write_prefix<T: Copy>(pointer: *mut T, value: &T, size: usize) -> Result<(), Errno> {
+pub(crate) unsafe fn write_sized<T: Copy>(pointer: *mut T, value: &T, size: usize) -> Result<(), Errno> {
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
-    let size = size.min(size_of::<T>());
-    // SAFETY: `value` is as long as a T, `pointer` has room for `size` bytes, and a fresh value overlaps nothing.
-    unsafe { std::ptr::from_ref(value).cast::<u8>().copy_to_nonoverlapping(pointer.cast::<u8>(), size) };
+    let (bytes, known) = (pointer.cast::<u8>(), size.min(size_of::<T>()));
+    // SAFETY: `value` is as long as a T, there is room for `size` bytes, and the two do not overlap.
+    unsafe { std::ptr::from_ref(value).cast::<u8>().copy_to_nonoverlapping(bytes, known) };
+    // SAFETY: there is room for `size` bytes, of which `known` are not more.
+    unsafe { bytes.wrapping_add(known).write_bytes(0, size - known) };
     Ok(())
 }
 
@@ -86,10 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_leaves_the_rest_alone() {
+    fn a_shorter_form_gets_its_bytes_and_not_one_more() {
         let mut room = [9u32; 4];
         // SAFETY: the room is 16 bytes long.
-        unsafe { write_prefix(&raw mut room, &[1, 2, 3, 4], 8) }.unwrap();
+        unsafe { write_sized(&raw mut room, &[1, 2, 3, 4], 8) }.unwrap();
         assert_eq!(room, [1, 2, 9, 9]);
+    }
+
+    #[test]
+    fn a_longer_form_is_zeroed_beyond_what_we_know() {
+        let mut room = [9u32; 4];
+        // SAFETY: the room is 16 bytes long.
+        unsafe { write_sized(room.as_mut_ptr().cast::<[u32; 2]>(), &[1, 2], 12) }.unwrap();
+        assert_eq!(room, [1, 2, 0, 9]);
     }
 }

@@ -1,7 +1,6 @@
 //! `ibv_get_sysfs_path` and `ibv_read_sysfs_file`: programs look for facts about devices in sysfs.
 
 use crate::errno::{Errno, count};
-use crate::pointer;
 use libc::{c_char, c_int};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -21,6 +20,11 @@ static SYSFS_PATH: LazyLock<CString> = LazyLock::new(|| {
     }
     CString::new(bytes).unwrap_or_else(|_| c"/sys".to_owned())
 });
+
+/// Where sysfs is.
+pub(crate) fn sysfs_path() -> &'static str {
+    SYSFS_PATH.to_str().unwrap_or("/sys")
+}
 
 fn has_own_rights() -> bool {
     // SAFETY: getuid(2) always succeeds and touches no memory.

@@ -1,0 +1,238 @@
+//! `ibv_post_send` and `ibv_post_recv`: lists of work requests, converted one by one as the verbs take them.
+
+use crate::errno::{Errno, status};
+use crate::object;
+use crate::pointer;
+use crate::qp::QpObject;
+use ferroce::core::{Payload, QpCaps, RecvWr, SendFlags, SendOp, SendWr, Sge};
+use ferroce::{PostCause, PostError, check_inline};
+use ferroce_ibverbs_layout::{IbvQp, IbvRecvWr, IbvSendWr, IbvSge};
+use libc::c_int;
+use smallvec::SmallVec;
+
+/// The operation behind `ibv_post_send`.
+pub(crate) unsafe extern "C" fn post_send_op(
+    qp: *mut IbvQp,
+    wr: *mut IbvSendWr,
+    bad_wr: *mut *mut IbvSendWr,
+) -> c_int {
+    // SAFETY: the C contract.
+    let object = unsafe { object::borrow::<QpObject>(qp) };
+    let posted = object.map_err(|errno| (wr, errno)).and_then(|object| {
+        let mut list = List::new(wr, &object.verbs().init().caps);
+        let result = object.verbs().post_send(&mut list);
+        list.outcome(result)
+    });
+    // SAFETY: the C contract.
+    unsafe { report(posted, bad_wr) }
+}
+
+/// The operation behind `ibv_post_recv`.
+pub(crate) unsafe extern "C" fn post_recv_op(
+    qp: *mut IbvQp,
+    wr: *mut IbvRecvWr,
+    bad_wr: *mut *mut IbvRecvWr,
+) -> c_int {
+    // SAFETY: the C contract.
+    let object = unsafe { object::borrow::<QpObject>(qp) };
+    let posted = object.map_err(|errno| (wr, errno)).and_then(|object| {
+        let mut list = List::new(wr, &object.verbs().init().caps);
+        let result = object.verbs().post_recv(&mut list);
+        list.outcome(result)
+    });
+    // SAFETY: the C contract.
+    unsafe { report(posted, bad_wr) }
+}
+
+/// Answers C: the error number, and in `bad_wr` the first work request that was not posted.
+///
+/// # Safety
+/// The C contract.
+unsafe fn report<W>(posted: Result<(), (*mut W, Errno)>, bad_wr: *mut *mut W) -> c_int {
+    status(posted.map_err(|(first_bad, errno)| {
+        // SAFETY: the C contract; without a place to write it, the number has to do.
+        let _unwanted = unsafe { pointer::write(bad_wr, first_bad) };
+        errno
+    }))
+}
+
+/// A work request as C links them.
+trait Linked: Sized {
+    /// The verbs' form of it.
+    type Wr;
+
+    /// The next one of the list, or null.
+    fn next(&self) -> *mut Self;
+
+    /// # Safety
+    /// The C contract for the pointers in it.
+    unsafe fn convert(&self, caps: &QpCaps) -> Result<Self::Wr, Errno>;
+}
+
+/// The work requests of a list that can be converted, up to the first that can't.
+struct List<'a, W> {
+    first: *mut W,
+    next: *mut W,
+    caps: &'a QpCaps,
+    refused: Option<Errno>,
+}
+
+impl<'a, W: Linked> List<'a, W> {
+    fn new(first: *mut W, caps: &'a QpCaps) -> Self {
+        List { first, next: first, caps, refused: None }
+    }
+
+    /// What became of it: done, or the first work request that was not posted, and why.
+    fn outcome(&self, result: Result<(), PostError>) -> Result<(), (*mut W, Errno)> {
+        match (result, self.refused) {
+            (Err(error), _) => Err((self.nth(error.index), Errno::from(error.cause.kind()))),
+            (Ok(()), Some(errno)) => Err((self.next, errno)),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+
+    /// The work request after `index` others, all of which have been read.
+    fn nth(&self, index: usize) -> *mut W {
+        (0..index).fold(self.first, |wr, _| {
+            // SAFETY: the C contract: the list is as it was when it was read.
+            unsafe { wr.as_ref() }.map_or(wr, W::next)
+        })
+    }
+}
+
+impl<W: Linked> Iterator for List<'_, W> {
+    type Item = W::Wr;
+
+    fn next(&mut self) -> Option<W::Wr> {
+        if self.refused.is_some() {
+            return None;
+        }
+        // SAFETY: the C contract; the list ends with a null pointer.
+        let wr = unsafe { self.next.as_ref() }?;
+        // SAFETY: the C contract.
+        match unsafe { wr.convert(self.caps) } {
+            Ok(converted) => {
+                self.next = wr.next();
+                Some(converted)
+            }
+            Err(errno) => {
+                self.refused = Some(errno);
+                None
+            }
+        }
+    }
+}
+
+impl Linked for IbvSendWr {
+    type Wr = SendWr;
+
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+
+    unsafe fn convert(&self, caps: &QpCaps) -> Result<SendWr, Errno> {
+        // Flags that no header defines mean nothing to any device.
+        let flags = SendFlags::from_bits_truncate(self.send_flags);
+        // SAFETY: the C contract.
+        let sges = unsafe { ibv_sges(self.sg_list, self.num_sge, caps.max_send_sge) }?;
+        let payload = if flags.contains(SendFlags::INLINE) {
+            // SAFETY: the C contract: with IBV_SEND_INLINE the elements are plain memory of the program.
+            Payload::Inline(unsafe { gather(sges, caps) }?)
+        } else {
+            Payload::Sges(converted(sges))
+        };
+        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload })
+    }
+}
+
+impl Linked for IbvRecvWr {
+    type Wr = RecvWr;
+
+    fn next(&self) -> *mut Self {
+        self.next
+    }
+
+    unsafe fn convert(&self, caps: &QpCaps) -> Result<RecvWr, Errno> {
+        // SAFETY: the C contract.
+        let sges = unsafe { ibv_sges(self.sg_list, self.num_sge, caps.max_recv_sge) }?;
+        Ok(RecvWr { wr_id: self.wr_id, sges: converted(sges) })
+    }
+}
+
+/// The scatter/gather list of a work request; its length is checked before it is looked at.
+///
+/// # Safety
+/// The C contract.
+unsafe fn ibv_sges<'a>(list: *const IbvSge, num_sge: c_int, limit: u32) -> Result<&'a [IbvSge], Errno> {
+    let num_sge = usize::try_from(num_sge).map_err(|_| Errno::INVALID)?;
+    if num_sge > limit as usize {
+        return Err(refused(PostCause::TooManySges { num_sge, limit }));
+    }
+    // SAFETY: the C contract: `num_sge` elements.
+    unsafe { pointer::borrow_slice(list, num_sge) }
+}
+
+pub(crate) fn converted(sges: &[IbvSge]) -> SmallVec<[Sge; 2]> {
+    sges.iter().map(|sge| Sge { addr: sge.addr, length: sge.length, lkey: sge.lkey }).collect()
+}
+
+/// Copies inline data, after its length has been found to fit.
+///
+/// # Safety
+/// The elements are mapped memory.
+unsafe fn gather(sges: &[IbvSge], caps: &QpCaps) -> Result<SmallVec<[u8; 40]>, Errno> {
+    let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+    check_inline(caps, length).map_err(refused)?;
+    let mut bytes = SmallVec::new();
+    for sge in sges {
+        // SAFETY: the caller's promise.
+        unsafe { append(&mut bytes, sge.addr as *const u8, sge.length as usize) }?;
+    }
+    Ok(bytes)
+}
+
+/// # Safety
+/// `addr` is null or points to `length` bytes.
+pub(crate) unsafe fn append(
+    bytes: &mut SmallVec<[u8; 40]>,
+    addr: *const u8,
+    length: usize,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise; the program does not change them during the call.
+    bytes.extend_from_slice(unsafe { pointer::borrow_slice(addr, length) }?);
+    Ok(())
+}
+
+/// The error number of a refusal found here, with its reason in the log.
+pub(crate) fn refused(cause: PostCause) -> Errno {
+    tracing::info!(%cause, "post refused");
+    Errno::from(cause.kind())
+}
+
+fn send_op(wr: &IbvSendWr) -> Result<SendOp, Errno> {
+    // SAFETY: all members of the union are plain integers, valid whatever the program has put there.
+    let rdma = unsafe { wr.wr.rdma };
+    let (va, rkey, imm) = (rdma.remote_addr, rdma.rkey, wr.imm_data.to_ne_bytes());
+    // SAFETY: as above.
+    let atomic = unsafe { wr.wr.atomic };
+    Ok(match wr.opcode {
+        0 => SendOp::Write { va, rkey },
+        1 => SendOp::WriteImm { va, rkey, imm },
+        2 => SendOp::Send,
+        3 => SendOp::SendImm { imm },
+        4 => SendOp::Read { va, rkey },
+        5 => SendOp::CompareSwap {
+            va: atomic.remote_addr,
+            rkey: atomic.rkey,
+            compare: atomic.compare_add,
+            swap: atomic.swap,
+        },
+        6 => SendOp::FetchAdd { va: atomic.remote_addr, rkey: atomic.rkey, add: atomic.compare_add },
+        7 => SendOp::LocalInv { rkey: wr.imm_data },
+        9 => SendOp::SendInv { rkey: wr.imm_data },
+        _ => return Err(refused(PostCause::OpNotSupported("an operation that the device does not have"))),
+    })
+}
+
+#[cfg(test)]
+mod tests;

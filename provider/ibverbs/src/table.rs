@@ -1,0 +1,144 @@
+//! A context's tables of operations: what libibverbs' inline functions call.
+//!
+//! Every slot is filled, as rdma-core fills them: old programs call through some of them without a look.
+
+use crate::unsupported::{errno_op, pointer_op, void_op};
+use crate::{cq, cq_ex, errno, object, post, qp, query};
+use ferroce::limits::COMP_VECTORS;
+use ferroce_ibverbs_layout::{
+    IbvContext, IbvContextOps, IbvDevice, IbvMw, IbvMwBind, IbvPd, IbvQp, IbvRecvWr, IbvSrq,
+    IbvSrqInitAttrEx, IbvValuesEx, VerbsContext,
+};
+use libc::c_int;
+use std::ptr::null_mut;
+
+/// The public part of an open device.
+pub(crate) fn verbs_context(device: *mut IbvDevice, async_fd: c_int) -> VerbsContext {
+    VerbsContext {
+        free_buf: Some(void_op),
+        alloc_buf: Some(pointer_op),
+        dm_export_dmabuf_fd: Some(errno_op),
+        reg_mr_ex: Some(pointer_op),
+        dealloc_dmah: Some(errno_op),
+        alloc_dmah: Some(pointer_op),
+        query_port: Some(query::query_port_op),
+        advise_mr: Some(errno_op),
+        alloc_null_mr: Some(pointer_op),
+        read_counters: Some(errno_op),
+        attach_counters_point_flow: Some(errno_op),
+        create_counters: Some(pointer_op),
+        destroy_counters: Some(errno_op),
+        reg_dm_mr: Some(pointer_op),
+        alloc_dm: Some(pointer_op),
+        free_dm: Some(errno_op),
+        modify_flow_action_esp: Some(errno_op),
+        destroy_flow_action: Some(errno_op),
+        create_flow_action_esp: Some(pointer_op),
+        modify_qp_rate_limit: Some(errno_op),
+        alloc_parent_domain: Some(pointer_op),
+        dealloc_td: Some(errno_op),
+        alloc_td: Some(pointer_op),
+        modify_cq: Some(errno_op),
+        post_srq_ops: Some(errno_op),
+        destroy_rwq_ind_table: Some(errno_op),
+        create_rwq_ind_table: Some(pointer_op),
+        destroy_wq: Some(errno_op),
+        modify_wq: Some(errno_op),
+        create_wq: Some(pointer_op),
+        query_rt_values: Some(query_rt_values),
+        create_cq_ex: Some(cq_ex::create_cq_ex_op),
+        private: null_mut(),
+        query_device_ex: Some(query::query_device_ex_op),
+        ibv_destroy_flow: Some(errno_op),
+        abi_placeholder2: Some(errno_op),
+        ibv_create_flow: Some(pointer_op),
+        abi_placeholder1: Some(pointer_op),
+        open_qp: Some(pointer_op),
+        create_qp_ex: Some(qp::create_qp_ex_op),
+        get_srq_num: Some(get_srq_num),
+        create_srq_ex: Some(create_srq_ex),
+        open_xrcd: Some(pointer_op),
+        close_xrcd: Some(errno_op),
+        abi_placeholder3: 0,
+        sz: size_of::<VerbsContext>(),
+        context: IbvContext {
+            device,
+            ops: context_ops(),
+            cmd_fd: NO_FD,
+            async_fd,
+            num_comp_vectors: COMP_VECTORS as c_int,
+            mutex: object::UNUSED_MUTEX,
+            abi_compat: IbvContext::EXTENDED,
+        },
+    }
+}
+
+/// The `cmd_fd` of a context that no kernel knows.
+const NO_FD: c_int = -1;
+
+fn context_ops() -> IbvContextOps {
+    IbvContextOps {
+        _compat_query_device: Some(query::ibv_query_device),
+        _compat_query_port: Some(query::ibv_query_port),
+        _compat_alloc_pd: Some(pointer_op),
+        _compat_dealloc_pd: Some(pointer_op),
+        _compat_reg_mr: Some(pointer_op),
+        _compat_rereg_mr: Some(pointer_op),
+        _compat_dereg_mr: Some(pointer_op),
+        alloc_mw: Some(alloc_mw),
+        bind_mw: Some(bind_mw),
+        dealloc_mw: Some(dealloc_mw),
+        _compat_create_cq: Some(pointer_op),
+        poll_cq: Some(cq::poll_cq_op),
+        req_notify_cq: Some(cq::req_notify_cq_op),
+        _compat_cq_event: Some(pointer_op),
+        _compat_resize_cq: Some(pointer_op),
+        _compat_destroy_cq: Some(pointer_op),
+        _compat_create_srq: Some(pointer_op),
+        _compat_modify_srq: Some(pointer_op),
+        _compat_query_srq: Some(pointer_op),
+        _compat_destroy_srq: Some(pointer_op),
+        post_srq_recv: Some(post_srq_recv),
+        _compat_create_qp: Some(pointer_op),
+        _compat_query_qp: Some(pointer_op),
+        _compat_modify_qp: Some(pointer_op),
+        _compat_destroy_qp: Some(pointer_op),
+        post_send: Some(post::post_send_op),
+        post_recv: Some(post::post_recv_op),
+        _compat_create_ah: Some(pointer_op),
+        _compat_destroy_ah: Some(pointer_op),
+        _compat_attach_mcast: Some(pointer_op),
+        _compat_detach_mcast: Some(pointer_op),
+        _compat_async_event: Some(pointer_op),
+    }
+}
+
+extern "C" fn query_rt_values(_: *mut IbvContext, _: *mut IbvValuesEx) -> c_int {
+    errno_op()
+}
+
+extern "C" fn alloc_mw(_: *mut IbvPd, _: u32) -> *mut IbvMw {
+    errno::pointer(Err(errno::Errno::UNSUPPORTED))
+}
+
+extern "C" fn bind_mw(_: *mut IbvQp, _: *mut IbvMw, _: *mut IbvMwBind) -> c_int {
+    errno_op()
+}
+
+extern "C" fn dealloc_mw(_: *mut IbvMw) -> c_int {
+    errno_op()
+}
+
+extern "C" fn get_srq_num(_: *mut IbvSrq, _: *mut u32) -> c_int {
+    errno_op()
+}
+
+extern "C" fn create_srq_ex(_: *mut IbvContext, _: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
+    errno::pointer(Err(errno::Errno::UNSUPPORTED))
+}
+
+unsafe extern "C" fn post_srq_recv(_: *mut IbvSrq, wr: *mut IbvRecvWr, bad_wr: *mut *mut IbvRecvWr) -> c_int {
+    // SAFETY: the C contract.
+    let _unwanted = unsafe { crate::pointer::write(bad_wr, wr) };
+    errno_op()
+}
