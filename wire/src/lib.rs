@@ -5,6 +5,25 @@
 //!
 //! Receiving: [`Packet::parse`], then [`icrc::verify`]. Sending: [`PacketHeader`], then [`icrc::seal`]. A frame of a
 //! capture: [`frame::Frame`].
+//!
+//! ```
+//! use ferroce_wire::icrc::{self, IpContext};
+//! use ferroce_wire::{Opcode, Packet, PacketHeader, Psn, Qpn};
+//!
+//! // Identification 0 is what an unconnected Linux socket sends.
+//! let ip = IpContext::V4 { src: [127, 0, 0, 1], dst: [127, 0, 0, 1], id: 0, source_port: 0xc000 };
+//! let header = PacketHeader::new(Opcode::RC_SEND_ONLY, Qpn::new(0x11), Psn::new(5)).ack_req(true);
+//!
+//! let mut datagram = vec![0; header.packet_len(5)];
+//! header.write(&mut datagram, 5).copy_from_slice(b"hello");
+//! icrc::seal(&ip, &mut datagram);
+//!
+//! let packet = Packet::parse(&datagram)?;
+//! assert_eq!(icrc::verify(&ip, &datagram), Ok(()));
+//! assert_eq!(packet.payload(), b"hello");
+//! assert_eq!(packet.to_string(), "RC_SEND_ONLY qpn 0x000011 psn 5 ackreq mig, length 5 pad 3");
+//! # Ok::<(), ferroce_wire::ParseError>(())
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
