@@ -278,7 +278,13 @@ pub struct Batch {
     pub packets: Vec<Vec<u8>>,
     open: Option<(Path, Vec<u8>)>,
     /// Packets it takes before it refuses; `None` for no limit.
-    pub room: Option<usize>,
+    room: Option<usize>,
+}
+
+impl Batch {
+    pub fn with_room(packets: usize) -> Batch {
+        Batch { room: Some(packets), ..Batch::default() }
+    }
 }
 
 impl TransmitSink for Batch {

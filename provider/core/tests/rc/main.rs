@@ -1,8 +1,14 @@
-//! The RC transport, driven in virtual time: two devices over a scripted link ([`pair`]), or one device and the
-//! packets of an imagined peer ([`solo`]).
+//! The RC transport in virtual time: two devices over a scripted link ([`pair`]), or one device and the packets of
+//! an imagined peer ([`solo`]).
 
 mod arena;
 mod end;
 mod pair;
+mod shot;
+mod solo;
 
 mod operations;
+mod requester;
+mod responder;
+mod scheduling;
+mod states;
