@@ -6,7 +6,9 @@ mod end;
 mod pair;
 mod shot;
 mod solo;
+mod workload;
 
+mod loss;
 mod operations;
 mod requester;
 mod responder;

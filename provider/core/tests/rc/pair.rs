@@ -96,7 +96,9 @@ impl Pair {
             let deadline =
                 [self.a.device.poll_timeout(), self.b.device.poll_timeout()].into_iter().flatten().min();
             let Some(next) = arrival.into_iter().chain(deadline).min().filter(|next| *next <= until) else {
-                self.now = self.now.max(until.min(self.now + DELAY));
+                if until != Nanos::MAX {
+                    self.now = self.now.max(until);
+                }
                 return;
             };
             self.now = self.now.max(next);
