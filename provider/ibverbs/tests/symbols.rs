@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{library, library_folder, shown, with_library};
+use common::{library, library_folder, program, shown};
 use ferroce_ibverbs_link::{PRIVATE_NODES, PUBLIC, private_names_of};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -64,8 +64,8 @@ fn programs_find_every_name_by_version_and_without() {
         writeln!(text, "{name} {version}").unwrap();
     }
     std::fs::write(&list, text).unwrap();
-    let Some(program) = common::compile("symbols", folder.path()) else { return };
-    let output = with_library(program).arg(list).arg(library_folder()).output().unwrap();
+    let Some(mut program) = program("symbols") else { return };
+    let output = program.arg(list).arg(library_folder()).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
 }
 

@@ -4,9 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "this is test code")]
 
 use ferroce_ibverbs_link::link_ibverbs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The folder of a `libibverbs.so.1` made from the crate as it is now.
 pub fn library_folder() -> &'static Path {
@@ -33,19 +34,24 @@ fn profile_folder() -> PathBuf {
     temporary.parent().unwrap().join("debug")
 }
 
-/// Compiles a C program of `tests/c`; `None` where there is no compiler or no header.
-pub fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
+/// Compiles a C program of `tests/c`, once; `None` where there is no compiler or no header.
+pub fn compiled(name: &str) -> Option<PathBuf> {
+    static PROGRAMS: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    programs.entry(name.to_owned()).or_insert_with(|| compile(name)).clone()
+}
+
+fn compile(name: &str) -> Option<PathBuf> {
     let has_header = Command::new("cc")
         .args(["-fsyntax-only", "-include", "infiniband/verbs.h", "-xc", "/dev/null"])
         .output()
         .is_ok_and(|output| output.status.success());
     if !has_header {
-        println!("skipped: no C compiler, or no infiniband/verbs.h (libibverbs-dev)");
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
-    let program = folder.join(name);
-    let compiled = Command::new("cc")
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let compiler = Command::new("cc")
         .args(["-Wall", "-Werror", "-g", "-o"])
         .arg(&program)
         .arg(source)
@@ -53,27 +59,27 @@ pub fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
         .args(["-ldl", "-lpthread"])
         .output()
         .unwrap();
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
     Some(program)
 }
 
-/// A program with our library in front of the system's.
-pub fn with_library(program: impl AsRef<Path>) -> Command {
-    let mut command = Command::new(program.as_ref());
-    command.env("LD_LIBRARY_PATH", library_folder());
-    command
+/// A C program of `tests/c` with our library in front of the system's and one device, loopback; `None`, with a message,
+/// where it can't be compiled.
+pub fn program(name: &str) -> Option<Command> {
+    let Some(program) = compiled(name) else {
+        println!("skipped: no C compiler, or no infiniband/verbs.h (libibverbs-dev)");
+        return None;
+    };
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", library_folder()).env("FERROCE_DEVICES", "lo");
+    Some(command)
 }
 
-/// Runs a C program of `tests/c`, which says on stderr what is wrong.
-pub fn run(name: &str) {
-    run_with(name, &[]);
-}
-
-pub fn run_with(name: &str, arguments: &[&str]) {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile(name, folder.path()) else { return };
-    let output = with_library(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{name} {arguments:?}: {}", shown(&output));
+/// Runs a case of a C program, which says on stderr what is wrong.
+pub fn run(name: &str, case: &str) {
+    let Some(mut command) = program(name) else { return };
+    let output = command.arg(case).output().unwrap();
+    assert!(output.status.success(), "{name} {case}: {}", shown(&output));
 }
 
 pub fn shown(output: &Output) -> String {

@@ -1,0 +1,122 @@
+/* ibv_create_cq_ex(3): completions read one at a time. */
+#include "case.h"
+
+static struct ibv_cq_ex *replace_cq(struct pair *pair, uint32_t flags)
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 64, .cq_context = pair, .channel = pair->channel,
+					    .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *cq;
+
+	if (flags) {
+		attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+		attr.flags = flags;
+	}
+	cq = ibv_create_cq_ex(pair->context, &attr);
+	CHECK(cq != NULL);
+	CHECK_EQ(ibv_destroy_cq(pair->cq[1]), 0);
+	pair->cq[1] = ibv_cq_ex_to_cq(cq);
+	return cq;
+}
+
+static struct pair *pair_with_cq_ex(uint32_t flags)
+{
+	struct pair *pair = open_pair();
+	int i;
+
+	replace_cq(pair, flags);
+	for (i = 0; i < 2; i++) {
+		struct ibv_qp_init_attr_ex attr = qp_attr_of(pair, i);
+
+		pair->qp[i] = ibv_create_qp_ex(pair->context, &attr);
+		CHECK(pair->qp[i] != NULL);
+	}
+	connect_pair(pair);
+	return pair;
+}
+
+static void send_with_imm(struct pair *pair, int length, uint32_t imm)
+{
+	struct ibv_sge sge = { (uintptr_t)pair->memory[0], length, pair->mr[0]->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
+				  .send_flags = IBV_SEND_SIGNALED, .imm_data = imm }, *bad;
+
+	CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+	CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
+}
+
+static void read_fields(uint32_t flags)
+{
+	struct pair *pair = pair_with_cq_ex(flags);
+	struct ibv_cq_ex *cq = (struct ibv_cq_ex *)pair->cq[1];
+	struct ibv_poll_cq_attr attr = { 0 };
+	int i;
+
+	CHECK_EQ(ibv_start_poll(cq, &attr), ENOENT);
+	for (i = 0; i < 2; i++) {
+		post_receive(pair, 1, 100 + i);
+		send_with_imm(pair, 10 + i, 0x11223344 + i);
+	}
+	CHECK_EQ(ibv_start_poll(cq, &attr), 0);
+	for (i = 0; i < 2; i++) {
+		CHECK_EQ(cq->status, IBV_WC_SUCCESS);
+		CHECK_EQ(cq->wr_id, 100 + i);
+		CHECK_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
+		CHECK_EQ(ibv_wc_read_byte_len(cq), 10 + i);
+		CHECK_EQ(ibv_wc_read_imm_data(cq), 0x11223344 + i);
+		CHECK_EQ(ibv_wc_read_wc_flags(cq), IBV_WC_WITH_IMM);
+		CHECK_EQ(ibv_wc_read_qp_num(cq), pair->qp[1]->qp_num);
+		CHECK_EQ(ibv_wc_read_vendor_err(cq), 0);
+		CHECK_EQ(ibv_wc_read_slid(cq), 0);
+		CHECK_EQ(ibv_wc_read_sl(cq), 0);
+		CHECK_EQ(ibv_next_poll(cq), i ? ENOENT : 0);
+	}
+	ibv_end_poll(cq);
+	CHECK_EQ(ibv_start_poll(cq, &attr), ENOENT);
+
+	/* The plain way works on it too. */
+	post_receive(pair, 1, 200);
+	send_with_imm(pair, 1, 0);
+	CHECK_EQ(completion(pair->cq[1]).wr_id, 200);
+	close_pair(pair);
+}
+
+static void fields(void)
+{
+	read_fields(0);
+}
+
+static void fields_single_threaded(void)
+{
+	read_fields(IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+}
+
+static void attributes_that_are_not_provided(void)
+{
+	struct pair *pair = open_pair();
+	struct ibv_cq_init_attr_ex attr = { .cqe = 1, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP };
+
+	CHECK_NULL(ibv_create_cq_ex(pair->context, &attr), EOPNOTSUPP);
+	attr.wc_flags = 1ULL << 50;
+	CHECK_NULL(ibv_create_cq_ex(pair->context, &attr), EOPNOTSUPP);
+	attr.wc_flags = 0;
+	attr.comp_mask = 1 << 7;
+	CHECK_NULL(ibv_create_cq_ex(pair->context, &attr), EOPNOTSUPP);
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	attr.flags = 1 << 9;
+	CHECK_NULL(ibv_create_cq_ex(pair->context, &attr), EOPNOTSUPP);
+	attr.comp_mask = 0;
+	attr.comp_vector = pair->context->num_comp_vectors;
+	CHECK_NULL(ibv_create_cq_ex(pair->context, &attr), EINVAL);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{ "fields", fields },
+		{ "fields_single_threaded", fields_single_threaded },
+		{ "attributes_that_are_not_provided", attributes_that_are_not_provided },
+		{ NULL, NULL },
+	};
+
+	return run_case(argc, argv, cases);
+}

@@ -1,0 +1,87 @@
+//! C programs on the linked library: the interface as a program of the system sees it.
+//!
+//! The cases are in `tests/c`; each runs in a process, and where that is allowed in a network, of its own. Faults that
+//! people met elsewhere are named there by their source.
+
+mod common;
+
+use common::run;
+
+macro_rules! cases {
+    ($program:literal: $($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                run($program, stringify!($case));
+            }
+        )+
+    };
+}
+
+/// `ibv_post_send(3)` and `ibv_post_recv(3)`.
+mod post {
+    use super::run;
+
+    cases!("post":
+        send_queue_overflow,
+        receive_queue_overflow,
+        states_without_a_queue,
+        lists_that_are_too_long,
+        opcodes_that_do_not_exist,
+        inline_lists,
+        immediate_data_and_flush,
+    );
+}
+
+/// `ibv_wr_post(3)`.
+mod builder {
+    use super::run;
+
+    cases!("builder":
+        sge_lists,
+        inline_data,
+        one_sided_operations,
+        all_or_nothing,
+        operations_not_asked_for,
+    );
+}
+
+/// `ibv_create_cq_ex(3)`.
+mod cq_ex {
+    use super::run;
+
+    cases!("cq_ex": fields, fields_single_threaded, attributes_that_are_not_provided);
+}
+
+/// `ibv_get_cq_event(3)` and `ibv_get_async_event(3)`.
+mod events {
+    use super::run;
+
+    cases!("events":
+        completion_channel,
+        a_blocking_reader_is_woken,
+        a_cq_waits_for_its_acknowledgements,
+        unread_events_do_not_hold_a_cq,
+        asynchronous_events,
+    );
+}
+
+/// Queries and refusals.
+mod queries {
+    use super::run;
+
+    cases!("queries":
+        port_attributes_of_every_size,
+        device_attributes_of_every_size,
+        gid_table,
+        pkey_table,
+        device_list,
+        qp_attributes,
+        objects_in_use,
+        arguments_that_are_wrong,
+        optional_access_flags,
+        features_that_are_not_provided,
+        null_pointers,
+        forked_child,
+    );
+}
