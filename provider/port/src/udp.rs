@@ -44,9 +44,10 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Receive runs of packets as one message, where the kernel can.
     pub gro: bool,
-    /// Packets that one batch holds, 1 or more.
+    /// Packets after which no further run begins in a batch, 1 or more.
     pub batch_packets: usize,
-    /// Bytes that one batch holds; at least [`MAX_PACKET`].
+    /// Bytes after which no further run begins in a batch, 1 or more. Together with a last run of up to 64 KiB, a batch
+    /// should stay well within the processor's second-level cache.
     pub batch_bytes: usize,
     /// Messages that one receive call asks for at most, 1 or more; each has 64 KiB of room, touched when used.
     pub receive_messages: usize,
@@ -96,11 +97,8 @@ impl UdpPort {
 
 impl TransmitSink for UdpPort {
     fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
-        if !self.batch.has_room(len) {
-            return None;
-        }
         let route = self.sender.route(path)?;
-        Some(self.batch.reserve(route, self.sender.run_limit(route), len))
+        self.batch.reserve(route, self.sender.run_limit(route), len)
     }
 
     fn commit(&mut self) {
@@ -135,7 +133,7 @@ impl Default for UdpOptions {
             gso: true,
             gro: true,
             batch_packets: 64,
-            batch_bytes: 256 << 10,
+            batch_bytes: 192 << 10,
             receive_messages: 8,
             destination_port: ROCE_UDP_PORT,
         }

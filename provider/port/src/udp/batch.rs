@@ -10,6 +10,7 @@ pub(super) struct Batch {
     used: usize,
     packets: usize,
     max_packets: usize,
+    max_bytes: usize,
     runs: Vec<Run>,
     reserved: Option<Reserved>,
 }
@@ -38,30 +39,31 @@ struct Reserved {
 }
 
 impl Batch {
+    /// A batch in which no run begins after `max_packets` packets or `max_bytes` bytes.
     pub(super) fn new(max_packets: usize, max_bytes: usize) -> Batch {
-        let (max_packets, max_bytes) = (max_packets.max(1), max_bytes.max(MAX_PACKET));
+        let (max_packets, max_bytes) = (max_packets.max(1), max_bytes.max(1));
         Batch {
-            bytes: vec![0; max_bytes].into(),
+            // Room for the run that begins last.
+            bytes: vec![0; max_bytes + MAX_PACKET].into(),
             used: 0,
             packets: 0,
             max_packets,
+            max_bytes,
             runs: Vec::with_capacity(max_packets),
             reserved: None,
         }
     }
 
-    /// Whether a packet of `len` bytes fits beside those that are there.
-    pub(super) fn has_room(&self, len: usize) -> bool {
+    /// Room for the next packet, of `len` bytes with its ICRC. It joins the last run if that is of the same route and
+    /// has fewer than `run_limit` packets; otherwise it begins a run, unless the batch is full.
+    pub(super) fn reserve(&mut self, route: RouteId, run_limit: usize, len: usize) -> Option<&mut [u8]> {
         assert!((ICRC_LEN..=MAX_PACKET).contains(&len), "no UDP datagram with an ICRC has {len} bytes");
-        self.packets < self.max_packets && len <= self.bytes.len() - self.used
-    }
-
-    /// Room for the next packet, which [`Batch::has_room`] has promised. It joins the last run if that is of the same
-    /// route and has fewer than `run_limit` packets.
-    pub(super) fn reserve(&mut self, route: RouteId, run_limit: usize, len: usize) -> &mut [u8] {
         let joins = self.runs.last().is_some_and(|run| run.route == route && run.takes(len, run_limit));
+        if !joins && (self.packets >= self.max_packets || self.used >= self.max_bytes) {
+            return None;
+        }
         self.reserved = Some(Reserved { route, len, joins });
-        &mut self.bytes[self.used..self.used + len]
+        Some(&mut self.bytes[self.used..self.used + len])
     }
 
     /// The reserved packet stays. Returns its route, its index in its run, and its bytes.
@@ -125,23 +127,24 @@ mod tests {
     const A: RouteId = RouteId(0);
     const B: RouteId = RouteId(1);
 
+    fn push(batch: &mut Batch, route: RouteId, run_limit: usize, len: usize) -> usize {
+        batch.reserve(route, run_limit, len).expect("the batch has room");
+        batch.commit().1
+    }
+
     /// (route, packets, bytes) of the runs that packets of these routes and lengths form.
     fn runs(limit: usize, packets: &[(RouteId, usize)]) -> Vec<(RouteId, usize, usize)> {
         let mut batch = Batch::new(1000, 1 << 20);
         for &(route, len) in packets {
-            assert!(batch.has_room(len));
-            batch.reserve(route, limit, len);
-            batch.commit();
+            push(&mut batch, route, limit, len);
         }
         batch.runs().iter().map(|r| (r.route, r.count, r.len)).collect()
     }
 
     #[test]
     fn packets_of_one_length_form_a_run_that_a_shorter_one_ends() {
-        assert_eq!(
-            runs(64, &[(A, 100), (A, 100), (A, 40), (A, 40), (A, 100)]),
-            [(A, 3, 240), (A, 1, 40), (A, 1, 100)]
-        );
+        let packets = [(A, 100), (A, 100), (A, 40), (A, 40), (A, 100)];
+        assert_eq!(runs(64, &packets), [(A, 3, 240), (A, 1, 40), (A, 1, 100)]);
     }
 
     #[test]
@@ -158,20 +161,16 @@ mod tests {
 
     #[test]
     fn indices_count_from_the_runs_start() {
-        let mut batch = Batch::new(10, 0);
-        let mut indices = Vec::new();
-        for (route, len) in [(A, 50), (A, 50), (B, 50), (B, 20), (B, 20)] {
-            batch.reserve(route, 64, len);
-            indices.push(batch.commit().1);
-        }
-        assert_eq!(indices, [0, 1, 0, 1, 0]);
+        let mut batch = Batch::new(10, 1000);
+        let packets = [(A, 50), (A, 50), (B, 50), (B, 20), (B, 20)];
+        assert_eq!(packets.map(|(route, len)| push(&mut batch, route, 64, len)), [0, 1, 0, 1, 0]);
     }
 
     #[test]
     fn what_is_reserved_but_not_committed_is_not_sent() {
-        let mut batch = Batch::new(10, 0);
-        batch.reserve(A, 64, 50).fill(1);
-        batch.reserve(B, 64, 60).fill(2);
+        let mut batch = Batch::new(10, 1000);
+        batch.reserve(A, 64, 50).unwrap().fill(1);
+        batch.reserve(B, 64, 60).unwrap().fill(2);
         batch.commit();
         assert_eq!(batch.runs().len(), 1);
         let run = batch.runs()[0];
@@ -179,19 +178,28 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_has_no_room() {
-        let mut batch = Batch::new(2, 0);
-        for _ in 0..2 {
-            assert!(batch.has_room(4));
-            batch.reserve(A, 64, 4);
-            batch.commit();
+    fn a_full_batch_takes_what_joins_its_last_run_and_nothing_else() {
+        for mut batch in [Batch::new(2, 1 << 20), Batch::new(1000, 200)] {
+            push(&mut batch, B, 64, 100);
+            push(&mut batch, A, 64, 100);
+            assert!(batch.reserve(B, 64, 100).is_none());
+            assert!(batch.reserve(A, 64, 101).is_none());
+            assert_eq!(push(&mut batch, A, 64, 100), 1);
+            batch.clear();
+            push(&mut batch, B, 64, 100);
         }
-        assert!(!batch.has_room(4));
-        batch.clear();
-        assert!(batch.has_room(MAX_PACKET));
-        batch.reserve(A, 64, MAX_PACKET - 10);
-        batch.commit();
-        assert!(batch.has_room(10));
-        assert!(!batch.has_room(11));
+    }
+
+    #[test]
+    fn the_last_run_has_room_for_its_full_length() {
+        let mut batch = Batch::new(1000, 4137);
+        push(&mut batch, B, 64, 4136);
+        for _ in 0..15 {
+            push(&mut batch, A, 64, 4136);
+        }
+        assert!(batch.reserve(A, 64, 4136).is_none());
+        let mut batch = Batch::new(1000, 5);
+        push(&mut batch, B, 64, 4);
+        push(&mut batch, A, 64, MAX_PACKET);
     }
 }

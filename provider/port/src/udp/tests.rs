@@ -225,12 +225,12 @@ fn a_full_batch_takes_packets_again_after_a_flush() {
     let (_receiver, to) = receiving(UdpOptions::default());
     let options = UdpOptions { batch_packets: 3, ..UdpOptions::default() };
     let mut sender = sending(to, options);
-    for _ in 0..3 {
-        push(&mut sender, &path("127.0.0.1"), 50, 0);
+    for len in [50, 51, 52] {
+        push(&mut sender, &path("127.0.0.1"), len, 0);
     }
-    assert!(sender.reserve(&path("127.0.0.1"), 50).is_none());
+    assert!(sender.reserve(&path("127.0.0.1"), 53).is_none());
     sender.flush();
-    assert!(sender.reserve(&path("127.0.0.1"), 50).is_some());
+    assert!(sender.reserve(&path("127.0.0.1"), 53).is_some());
 }
 
 #[test]
