@@ -69,10 +69,14 @@ pub(crate) fn unbound(family: Family) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::DGRAM, None)?;
     if family == Family::V4 {
         set_int(&socket, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        set_int(&socket, IPPROTO_IP, libc::IP_TTL, DEFAULT_HOP_LIMIT.into())?;
     } else {
         set_int(&socket, IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         set_int(&socket, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set_int(&socket, IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, DEFAULT_HOP_LIMIT.into())?;
     }
+    // The UDP checksum is left to the kernel, although 0 would be usual (IBTA A17): SO_NO_CHECK makes segmentation fail
+    // with EINVAL, and saves nothing measurable, as network devices compute checksums and loopback has none.
     // All processes of the host that do the same share these ports, since nothing is received through them.
     set_int(&socket, SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
     attach_program(&socket, libc::SO_ATTACH_FILTER, &[statement(libc::BPF_RET | libc::BPF_K, 0)])?;
@@ -112,6 +116,9 @@ fn bind_near(socket: &Socket, family: Family, wanted: u16) -> io::Result<u16> {
     }
     Err(last)
 }
+
+/// TTL or hop limit of unicast packets that do not ask for another.
+pub(super) const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// More source ports than this share a socket. Our own come from a set of 16.
 const MAX_SEND_SOCKETS: usize = 64;

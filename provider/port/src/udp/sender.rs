@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use ferroce_core::Path;
 use ferroce_wire::icrc::{self, IpContext};
-use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP, c_int};
 use smallvec::SmallVec;
 
 use super::batch::{Batch, Run};
-use super::send_socket::{Family, SendSocketId, SendSockets};
+use super::send_socket::{DEFAULT_HOP_LIMIT, Family, SendSocketId, SendSockets};
 use crate::port::PortCounters;
 use crate::reported::Reported;
 use crate::sys::name::SocketName;
@@ -216,16 +216,18 @@ impl Route {
     /// `None` for addresses of two families.
     fn new(path: &Path, socket: SendSocketId, source_port: u16, destination_port: u16) -> Option<Route> {
         let mut control = TransmitControl::new();
-        let class = i32::from(path.traffic_class).to_ne_bytes();
-        let hop_limit = i32::from(path.hop_limit).to_ne_bytes();
-        let (family, context) = match (path.src.to_canonical(), path.dst.to_canonical()) {
+        let dst = path.dst.to_canonical();
+        // Each control message costs time, so what the socket does anyway is not said.
+        let class = (path.traffic_class != 0).then(|| i32::from(path.traffic_class).to_ne_bytes());
+        // 0 is none that the kernel takes; multicast has a default of its own, which is 1.
+        let hop_limit = if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit };
+        let hop_limit = (hop_limit != DEFAULT_HOP_LIMIT || dst.is_multicast())
+            .then(|| i32::from(hop_limit).to_ne_bytes());
+        let (family, context) = match (path.src.to_canonical(), dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 control.push(IPPROTO_IP, libc::IP_PKTINFO, &ipv4_packet_info(src.octets(), path.interface));
-                control.push(IPPROTO_IP, libc::IP_TOS, &class);
-                // 0 is no TTL that the kernel takes: the system's default it is.
-                if path.hop_limit != 0 {
-                    control.push(IPPROTO_IP, libc::IP_TTL, &hop_limit);
-                }
+                push_some(&mut control, IPPROTO_IP, libc::IP_TOS, class);
+                push_some(&mut control, IPPROTO_IP, libc::IP_TTL, hop_limit);
                 (Family::V4, IpContext::V4 { src: src.octets(), dst: dst.octets(), id: 0, source_port })
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
@@ -236,15 +238,13 @@ impl Route {
                     libc::IPV6_PKTINFO,
                     &ipv6_packet_info(src.octets(), path.interface),
                 );
-                control.push(IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
-                if path.hop_limit != 0 {
-                    control.push(IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hop_limit);
-                }
+                push_some(&mut control, IPPROTO_IPV6, libc::IPV6_TCLASS, class);
+                push_some(&mut control, IPPROTO_IPV6, libc::IPV6_HOPLIMIT, hop_limit);
                 (Family::V6, IpContext::V6 { src: src.octets(), dst: dst.octets(), source_port })
             }
             _ => return None,
         };
-        let name = SocketName::new(path.dst.to_canonical(), destination_port, path.interface);
+        let name = SocketName::new(dst, destination_port, path.interface);
         Some(Route { family, socket, name, control, context })
     }
 }
@@ -271,6 +271,12 @@ fn send_runs<'a>(
         bytes: batch.bytes(run),
     });
     packet_message::send(sockets.fd(socket), messages)
+}
+
+fn push_some(control: &mut TransmitControl, level: c_int, kind: c_int, value: Option<[u8; 4]>) {
+    if let Some(value) = value {
+        control.push(level, kind, &value);
+    }
 }
 
 /// A `struct in_pktinfo`: interface (0: the routing table's choice), source address, and a field that only matters on

@@ -5,6 +5,9 @@ use ferroce_wire::icrc::{self, IpContext};
 
 use super::*;
 use crate::receive_socket::{Sharing, open_receive_socket};
+use crate::sys::control::Control;
+use crate::sys::option::set_int;
+use crate::sys::unix_message;
 use crate::wait;
 
 /// A port on a free UDP port, and the number of that.
@@ -141,6 +144,27 @@ fn the_whole_traffic_class_is_seen() {
         sender.flush();
         let classes: Vec<_> = receive(&mut receiver, 4).iter().map(|(meta, _)| meta.traffic_class).collect();
         assert_eq!(classes, [0x00, 0x02, 0x6a, 0xff], "{host}");
+    }
+}
+
+#[test]
+fn the_hop_limit_is_that_of_the_path_and_64_without_one() {
+    for (host, level, option, kind) in [
+        ("127.0.0.1", libc::IPPROTO_IP, libc::IP_RECVTTL, libc::IP_TTL),
+        ("::1", libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, libc::IPV6_HOPLIMIT),
+    ] {
+        let socket = UdpSocket::bind((host, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        set_int(&socket, level, option, 1).unwrap();
+        let mut sender = sending(socket.local_addr().unwrap().port(), UdpOptions::default());
+        for (hop_limit, seen) in [(1, 1), (255, 255), (64, 64), (0, 64)] {
+            push(&mut sender, &Path { hop_limit, ..path(host) }, 40, 0);
+            sender.flush();
+            let mut control = Control::<16>::new();
+            unix_message::receive(socket.as_fd(), &mut [0; 100], &mut control).unwrap();
+            let told = control.iter().find(|m| (m.level, m.kind) == (level, kind)).and_then(|m| m.as_int());
+            assert_eq!(told, Some(seen), "{host}");
+        }
     }
 }
 
