@@ -50,7 +50,8 @@ pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
         set_segment_size(&socket, options.size).context("this kernel has no UDP segmentation offload")?;
     }
     let message = vec![0x5a; usize::from(options.size) * count];
-    let mut window = Window::new(&socket, options.window.max(message.len() as u64));
+    let len = message.len() as u64;
+    let mut window = Window::new(&socket, options.window.clamp(len, len * MAX_MESSAGES));
     let start = Instant::now();
     let duration = Duration::from_secs_f64(options.seconds);
     while start.elapsed() < duration {
@@ -61,6 +62,9 @@ pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
                 Err(error) => return Err(error).context("sending"),
             }
         }
+        window.listen()?;
+    }
+    while window.is_awaited() {
         window.listen()?;
     }
     let seconds = start.elapsed().as_secs_f64();
@@ -124,12 +128,18 @@ impl<'a> Window<'a> {
         self.sent - self.received - self.lost + len as u64 <= self.limit
     }
 
+    fn is_awaited(&self) -> bool {
+        self.sent > self.received + self.lost
+    }
+
     /// Takes in what the peer has told, if anything.
     fn listen(&mut self) -> anyhow::Result<()> {
         let mut word = [0; 8];
         match self.socket.recv(&mut word) {
             Ok(_) => {
                 self.received = u64::from_be_bytes(word);
+                // What was given up may come after all.
+                self.lost = self.lost.min(self.sent - self.received);
                 self.heard = Instant::now();
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -152,8 +162,11 @@ fn packets_per_message(size: u16) -> usize {
 /// The kernel's limit before Linux 6.11.
 const MAX_SEGMENTS: usize = 64;
 
+/// Messages that may be under way: each takes some of the receive buffer, however short it is.
+const MAX_MESSAGES: u64 = 1024;
+
 /// The peer tells what it has got after this many bytes, or when nothing more is waiting.
 const TELL_AFTER: u64 = 256 << 10;
 
 /// Without a word from the peer for so long, what is under way is lost.
-const STALL: Duration = Duration::from_millis(200);
+const STALL: Duration = Duration::from_secs(1);
