@@ -134,7 +134,7 @@ pub(crate) enum ResponderFault {
     #[error("{opcode}: the RETH announced {announced} bytes and the packets carried {got}")]
     DmaLength { opcode: &'static str, announced: u32, got: u64 },
     #[error("{opcode} of {length} bytes is longer than the {max} this device takes")]
-    TooLong { opcode: &'static str, length: u32, max: u32 },
+    TooLong { opcode: &'static str, length: u64, max: u32 },
     #[error("a message of at least {got} bytes came to a receive WQE of {room}")]
     RecvTooSmall { got: u64, room: u64 },
     #[error("a buffer of the receive WQE cannot be used: {0}")]

@@ -23,7 +23,7 @@ impl Default for Profile {
             max_message: 1 << 30,
             max_rd_atomic: 16,
             window_packets: 512,
-            first_window_packets: 64,
+            first_window_packets: 32,
             ack_req_interval: 64,
             mig_req: true,
         }

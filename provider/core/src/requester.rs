@@ -17,7 +17,7 @@ mod window;
 
 use crate::context::Context;
 use crate::fault::RequesterFault;
-use crate::{Profile, QpAttr, QpState, SendWr};
+use crate::{Nanos, Profile, QpAttr, QpState, SendWr};
 use ferroce_wire::Psn;
 use queue::SendQueue;
 use window::Window;
@@ -112,9 +112,19 @@ impl Requester {
 
     /// Starts the local ACK timeout anew, or ends it if nothing is outstanding.
     fn restart_timer(&self, ctx: &mut Context<'_>) {
-        match ferroce_wire::ack_timeout_ns(ctx.attr.timeout) {
-            Some(timeout) if self.is_waiting() => ctx.set_deadline(ctx.now.saturating_add(timeout)),
-            _ => ctx.clear_deadline(),
+        if self.is_waiting() {
+            match ferroce_wire::ack_timeout_ns(ctx.attr.timeout) {
+                Some(timeout) => ctx.set_deadline(ctx.now.saturating_add(timeout)),
+                None => ctx.clear_deadline(),
+            }
+        } else if self.queue.is_oversized() {
+            // Memory of a burst is given back, but not between the bursts of a busy QP.
+            ctx.set_deadline(ctx.now.saturating_add(SHRINK_AFTER_NS));
+        } else {
+            ctx.clear_deadline();
         }
     }
 }
+
+/// How long an empty send queue keeps the memory of its busy times.
+const SHRINK_AFTER_NS: Nanos = 1_000_000_000;

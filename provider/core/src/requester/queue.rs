@@ -66,14 +66,11 @@ pub(super) struct SendQueue {
     wqes: VecDeque<Wqe>,
     head: u64,
     begun: u64,
-    /// Most WQEs at once since the queue was last empty.
-    peak: usize,
 }
 
 impl SendQueue {
     pub(super) fn push(&mut self, wr: SendWr) {
         self.wqes.push_back(Wqe::new(wr));
-        self.peak = self.peak.max(self.wqes.len());
     }
 
     /// Takes the oldest WQE off.
@@ -81,14 +78,17 @@ impl SendQueue {
         let wqe = self.wqes.pop_front()?;
         self.head += 1;
         self.begun = self.begun.max(self.head);
-        if self.wqes.is_empty() {
-            // Give memory back after a burst, but not in the steady state of a deep queue.
-            if self.wqes.capacity() > IDLE_WQES && self.peak <= self.wqes.capacity() / 4 {
-                self.wqes.shrink_to(self.peak.max(IDLE_WQES));
-            }
-            self.peak = 0;
-        }
         Some(wqe)
+    }
+
+    /// Whether it is empty and keeps more memory than it should for long.
+    pub(super) fn is_oversized(&self) -> bool {
+        self.wqes.is_empty() && self.wqes.capacity() > IDLE_WQES
+    }
+
+    /// Gives memory back.
+    pub(super) fn shrink(&mut self) {
+        self.wqes.shrink_to(IDLE_WQES);
     }
 
     pub(super) fn clear(&mut self) {

@@ -7,7 +7,7 @@ use crate::fault::{Loss, RequesterFault};
 use ferroce_wire::rnr_timer_ns;
 
 impl Requester {
-    /// The QP's deadline has come: the local ACK timeout, or the end of an RNR wait.
+    /// The QP's deadline has come: the local ACK timeout, the end of an RNR wait, or that of a long rest.
     ///
     /// # Errors
     /// The retries are used up; the QP is to go to the error state.
@@ -17,6 +17,9 @@ impl Requester {
             return Ok(());
         }
         if !self.is_waiting() {
+            if self.queue.is_oversized() {
+                self.queue.shrink();
+            }
             return Ok(());
         }
         ctx.count(Counter::LocalAckTimeoutErr);

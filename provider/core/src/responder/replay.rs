@@ -18,6 +18,8 @@ pub(super) struct Resource {
     pub(super) msn: u32,
     /// What is still to be sent of the answer.
     pub(super) answer: Option<Span>,
+    /// All of it was sent once.
+    pub(super) answered: bool,
 }
 
 /// What a resource answers.
@@ -56,20 +58,24 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Keeps a new request, if there is room: a place that is free, or whose answer is complete.
+    /// Keeps a new request in the place of the oldest.
     pub(super) fn push(&mut self, resource: Resource, limit: usize) {
         debug_assert!(self.has_room(limit));
         while self.ring.len() >= limit.max(1) {
-            self.ring.pop_front();
+            let oldest = self.ring.pop_front();
+            self.answering -= usize::from(oldest.is_some_and(|oldest| oldest.answer.is_some()));
         }
         self.answering += usize::from(resource.answer.is_some());
         self.ring.push_back(resource);
     }
 
     /// Whether one more request stays within the limit of `limit` outstanding ones.
+    ///
+    /// What was answered once is not outstanding: a requester that goes on has the answer, even if a duplicate of the
+    /// request, late on its way, has it sent again.
     pub(super) fn has_room(&self, limit: usize) -> bool {
-        self.answering < limit
-            && (self.ring.len() < limit || self.ring.front().is_some_and(|r| r.answer.is_none()))
+        let surplus = (self.ring.len() + 1).saturating_sub(limit);
+        limit > 0 && self.ring.iter().take(surplus).all(|resource| resource.answered)
     }
 
     /// The resource with `psn` among its PSNs; of two the newer, since the circle may have come round.
@@ -98,6 +104,7 @@ impl Replay {
     pub(super) fn finish_oldest(&mut self) {
         if let Some(resource) = self.oldest_answering() {
             resource.answer = None;
+            resource.answered = true;
             self.answering -= 1;
         }
     }

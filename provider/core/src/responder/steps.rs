@@ -153,21 +153,23 @@ impl Responder {
             return Err(ResponderFault::Pad { opcode, got, pad });
         }
         match packet.opcode().operation() {
-            Operation::Send => self.check_send_length(got),
+            Operation::Send => self.check_send_length(ctx, packet),
             Operation::Write => self.check_write_length(ctx, packet),
-            Operation::ReadRequest => {
-                packet.reth().map_or(Ok(()), |reth| check_max(ctx, opcode, reth.dma_length()))
-            }
+            Operation::ReadRequest => match packet.reth() {
+                Some(reth) => check_max(ctx, opcode, reth.dma_length().into()),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
 
-    fn check_send_length(&self, got: usize) -> Result<(), ResponderFault> {
+    fn check_send_length(&self, ctx: &Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
         let received = match self.message {
             Some(Message::Send { received }) => u64::from(received),
             _ => 0,
         };
-        let got = received + got as u64;
+        let got = received + packet.payload().len() as u64;
+        check_max(ctx, packet.opcode().name(), got)?;
         let room = self.held.as_ref().map_or(0, |wr| total_length(&wr.sges));
         if got > room {
             return Err(ResponderFault::RecvTooSmall { got, room });
@@ -183,7 +185,7 @@ impl Responder {
             // A WRITE without either would have failed in step 2.
             _ => return Ok(()),
         };
-        check_max(ctx, opcode, announced)?;
+        check_max(ctx, opcode, announced.into())?;
         let got = u64::from(written) + packet.payload().len() as u64;
         let fits = match packet.opcode().ends_message() {
             true => got == u64::from(announced),
@@ -303,7 +305,7 @@ impl Responder {
         let first_psn = self.expected;
         self.end_message();
         let answer = Some(Span { start: 0, next: 0, end_byte });
-        let resource = Resource { first_psn, psns, kind, msn: self.msn, answer };
+        let resource = Resource { first_psn, psns, kind, msn: self.msn, answer, answered: false };
         self.replay.push(resource, usize::from(ctx.attr.max_dest_rd_atomic));
         self.expected = first_psn.plus(psns);
         // Its answer acknowledges what came before.
@@ -391,9 +393,9 @@ pub(super) fn is_read_or_atomic(opcode: Opcode) -> bool {
     matches!(opcode.operation(), Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
 }
 
-fn check_max(ctx: &Context<'_>, opcode: &'static str, length: u32) -> Result<(), ResponderFault> {
+fn check_max(ctx: &Context<'_>, opcode: &'static str, length: u64) -> Result<(), ResponderFault> {
     let max = ctx.shared.profile.max_message;
-    if length > max { Err(ResponderFault::TooLong { opcode, length, max }) } else { Ok(()) }
+    if length > u64::from(max) { Err(ResponderFault::TooLong { opcode, length, max }) } else { Ok(()) }
 }
 
 /// MSNs count in 24 bits.

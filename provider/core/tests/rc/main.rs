@@ -9,6 +9,7 @@ mod solo;
 mod workload;
 
 mod loss;
+mod noise;
 mod operations;
 mod requester;
 mod responder;

@@ -203,6 +203,15 @@ fn more_reads_than_allowed_are_refused() {
     }
 }
 
+/// A duplicate, late on its way, of a READ whose answer the requester has: the new READ is within the limit.
+#[test]
+fn a_read_that_is_answered_again_is_not_outstanding() {
+    let mut solo = Solo::with(Setup { max_dest_rd_atomic: 1, ..Setup::default() });
+    let rkey = solo.rkey();
+    solo.rx(read_request(0, 0, rkey, 8)).tx(read_only(0, 8, 1));
+    solo.rx(read_request(0, 0, rkey, 8)).rx(read_request(1, 0, rkey, 8)).tx(read_only(1, 8, 2)).idle();
+}
+
 #[test]
 fn a_send_without_a_receive_is_put_off_and_comes_again() {
     let mut solo = Solo::with(Setup { min_rnr_timer: 12, ..Setup::default() });

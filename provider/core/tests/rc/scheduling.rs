@@ -3,13 +3,14 @@
 use crate::end::{Batch, End, Setup, wr};
 use crate::shot::*;
 use crate::solo::{PEER, PEER_QPN, Solo, packets};
-use ferroce_core::{Path, QpAttr, QpAttrMask, SendOp, Transmit, TransmitSink};
+use ferroce_core::{Path, Profile, QpAttr, QpAttrMask, SendOp, Transmit, TransmitSink};
 use ferroce_wire::{Packet, Qpn};
 use std::net::IpAddr;
 
 /// A device with `count` QPs in RTS, to different peers' QPNs.
 fn many(count: u32) -> (End, Vec<Qpn>) {
-    let mut end = End::new(1, Setup::default(), 1 << 16);
+    let profile = Profile { first_window_packets: 64, ..Profile::default() };
+    let mut end = End::new(1, Setup { profile, ..Setup::default() }, 1 << 16);
     let mut qpns = Vec::new();
     for number in 0..count {
         if number > 0 {

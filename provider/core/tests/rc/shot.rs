@@ -6,7 +6,7 @@ use ferroce_wire::{ICRC_LEN, NakCode, Opcode, Packet, PacketHeader, Psn, Qpn, Sy
 use std::net::IpAddr;
 
 /// One packet, without the fields that the script does not care for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Shot {
     pub header: PacketHeader,
     pub payload: Vec<u8>,

@@ -1,0 +1,79 @@
+//! Packets that no requester and no responder would send. Nothing may break but the QP.
+
+use crate::arena::Arena;
+use crate::end::Setup;
+use crate::shot::Shot;
+use crate::solo::{Solo, packets};
+use ferroce_core::{QpState, SendOp};
+use ferroce_wire::{Opcode, PacketHeader, Psn, Qpn, Syndrome};
+use proptest::prelude::*;
+
+fn any_shot() -> impl Strategy<Value = Shot> {
+    // Follows from the seed, so it is the same in every device of a test.
+    let key = Solo::new().rkey();
+    let opcodes: Vec<_> = Opcode::all().filter(|opcode| opcode.as_u8() < 0x20).collect();
+    let psn = prop_oneof![8 => -3..12i64, 1 => any::<i64>()];
+    let len = prop_oneof![4 => Just(256usize), 4 => 0..20usize, 1 => 0..600usize];
+    let word = prop_oneof![Just(0u64), Just(Arena::BASE), Just(u64::MAX - 255), any::<u64>()];
+    let size = prop_oneof![Just(0u32), Just(256), Just(512), Just(u32::MAX), any::<u32>()];
+    (prop::sample::select(opcodes), psn, len, word, size, any::<u8>(), any::<[bool; 4]>()).prop_map(
+        move |(opcode, psn, len, va, size, syndrome, [good_key, ask, solicited, plain])| {
+            let rkey = if good_key { key } else { size };
+            let syndrome = if plain { Syndrome::ACK } else { Syndrome::from_u8(syndrome) };
+            let header = PacketHeader::new(opcode, Qpn::new(0), Psn::new(psn as u32))
+                .ack_req(ask)
+                .solicited(solicited)
+                .reth(va, rkey, size)
+                .atomic_eth(va, rkey, 1, 2)
+                .aeth(syndrome, size)
+                .atomic_ack_eth(va)
+                .imm([1, 2, 3, 4])
+                .ieth(rkey);
+            Shot { header, payload: vec![0x5a; len] }
+        },
+    )
+}
+
+fn solo() -> Solo {
+    let mut solo = Solo::with(Setup { retry_cnt: 7, ..Setup::default() });
+    let read = SendOp::Read { va: Arena::BASE, rkey: 1 };
+    let add = SendOp::FetchAdd { va: Arena::BASE, rkey: 1, add: 1 };
+    solo.post_send(1, packets(3)).post(2, read, packets(3)).post(3, add, 8).post_send(4, 5).post(5, read, 0);
+    for wr_id in 0..4 {
+        solo.post_recv(wr_id, 600);
+    }
+    solo
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_packets_leave_a_device_that_works(shots in prop::collection::vec((any_shot(), any::<bool>()), 1..40)) {
+        let mut solo = solo();
+        for (shot, pause) in &shots {
+            solo.rx(shot.clone());
+            if *pause {
+                let later = solo.now + 1_500_000;
+                solo.at(later).skip();
+            }
+        }
+        // Each request completes once at most, in order, and everything comes to rest.
+        solo.skip();
+        let later = solo.now + (1 << 34);
+        solo.at(later).skip();
+        let sent: Vec<_> = solo.end.sent().iter().map(|(wr_id, _)| *wr_id).collect();
+        prop_assert!(sent.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", sent);
+        let received: Vec<_> = solo.end.received().iter().map(|wc| wc.wr_id).collect();
+        prop_assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", received);
+        prop_assert!(solo.end.state() == QpState::Err || sent.len() == 5, "{:?}", sent);
+        prop_assert_eq!(solo.end.device.poll_timeout(), None);
+    }
+
+    #[test]
+    fn any_bytes_are_dropped(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let mut solo = solo();
+        solo.skip();
+        solo.rx_bytes(&bytes).idle();
+    }
+}
