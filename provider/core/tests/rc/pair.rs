@@ -23,6 +23,8 @@ pub enum Fate {
     Corrupt,
     /// Arrives this much later, behind others.
     Late(Nanos),
+    /// Arrives, and once more this much later.
+    Echo(Nanos),
 }
 
 type Rule = Box<dyn FnMut(Way, &Packet<'_>) -> Fate>;
@@ -125,20 +127,20 @@ impl Pair {
             let packet = Packet::parse(&bytes).expect("what a device sends is a packet");
             let fate = (self.rule)(way, &packet);
             self.trace.push(format!("{} {way:?} {packet} {fate:?}", self.now));
-            let (copies, delay) = match fate {
-                Fate::Pass => (1, DELAY),
-                Fate::Drop => (0, DELAY),
-                Fate::Duplicate => (2, DELAY),
-                Fate::Late(by) => (1, DELAY + by),
-                Fate::Corrupt => {
-                    // The PSN's lowest bit: only the ICRC can tell.
-                    bytes[11] ^= 1;
-                    (1, DELAY)
-                }
+            if fate == Fate::Corrupt {
+                // The PSN's lowest bit: only the ICRC can tell.
+                bytes[11] ^= 1;
+            }
+            let delays = match fate {
+                Fate::Drop => vec![],
+                Fate::Pass | Fate::Corrupt => vec![0],
+                Fate::Duplicate => vec![0, 0],
+                Fate::Late(by) => vec![by],
+                Fate::Echo(by) => vec![0, by],
             };
-            for _ in 0..copies {
+            for delay in delays {
                 self.sent += 1;
-                self.flying.push(Reverse((self.now + delay, self.sent, way, bytes.clone())));
+                self.flying.push(Reverse((self.now + DELAY + delay, self.sent, way, bytes.clone())));
             }
         }
     }

@@ -193,7 +193,7 @@ impl Chance {
     }
 }
 
-/// A link that drops, repeats, delays and damages one packet in `n` each.
+/// A link that drops, repeats at once or much later, delays and damages one packet in `n` each.
 pub fn bad_link(seed: u64, n: u64) -> impl FnMut(Way, &Packet<'_>) -> Fate {
     let mut chance = Chance::new(seed);
     move |_, _| {
@@ -203,6 +203,8 @@ pub fn bad_link(seed: u64, n: u64) -> impl FnMut(Way, &Packet<'_>) -> Fate {
             Fate::Duplicate
         } else if chance.one_in(n) {
             Fate::Late(chance.next() % 20_000)
+        } else if chance.one_in(n) {
+            Fate::Echo(chance.next() % 3_000_000)
         } else if chance.one_in(n) {
             Fate::Corrupt
         } else {
