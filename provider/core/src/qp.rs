@@ -338,3 +338,14 @@ struct Burst {
 
 /// The low 15 bits of a P_Key: the partition. The top bit is the membership.
 const PKEY_MASK: u16 = 0x7fff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An application may have hundreds of thousands of idle QPs.
+    #[test]
+    fn an_idle_qp_costs_less_than_a_kilobyte() {
+        assert!(size_of::<Qp>() <= 1024, "{} bytes", size_of::<Qp>());
+    }
+}

@@ -117,3 +117,23 @@ const PAGE_LEN: usize = 64;
 
 /// QPNs that exist.
 const QPN_COUNT: u32 = 1 << 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_end_where_the_device_does() {
+        let table = QpTable::new(0x20000, 0x10000, 1);
+        assert_eq!(table.index_of(Qpn::new(0x1ffff)), None);
+        assert_eq!(table.index_of(Qpn::new(0x20000)), Some(0));
+        assert_eq!(table.index_of(Qpn::new(0x2ffff)), Some(0xffff));
+        assert_eq!(table.index_of(Qpn::new(0x30000)), None);
+    }
+
+    #[test]
+    fn a_range_beyond_the_last_qpn_is_cut() {
+        assert_eq!(QpTable::new(0xff_fff0, 100, 1).capacity(), 16);
+        assert_eq!(QpTable::new(0, 0, 1).free_qpn(), None);
+    }
+}

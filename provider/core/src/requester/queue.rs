@@ -132,3 +132,45 @@ impl SendQueue {
 
 /// WQEs that an idle queue may keep room for.
 const IDLE_WQES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SendFlags;
+
+    fn wr(wr_id: u64) -> SendWr {
+        let payload = Payload::Inline(Default::default());
+        SendWr { wr_id, op: SendOp::Send, flags: SendFlags::empty(), payload }
+    }
+
+    #[test]
+    fn numbers_stay_while_the_queue_moves() {
+        let mut queue = SendQueue::default();
+        for wr_id in 0..5 {
+            queue.push(wr(wr_id));
+        }
+        assert!(queue.oldest_begun().is_none());
+        queue.begin();
+        queue.begin();
+        assert_eq!(queue.pop().map(|wqe| wqe.wr.wr_id), Some(0));
+        assert_eq!((queue.head(), queue.begun(), queue.tail()), (1, 2, 5));
+        assert_eq!(queue.get(3).map(|wqe| wqe.wr.wr_id), Some(3));
+        assert!(queue.get(0).is_none() && queue.get(5).is_none());
+        queue.clear();
+        assert_eq!((queue.head(), queue.begun(), queue.tail()), (1, 1, 1));
+    }
+
+    #[test]
+    fn an_empty_queue_gives_its_memory_back_when_told() {
+        let mut queue = SendQueue::default();
+        for wr_id in 0..1000 {
+            queue.push(wr(wr_id));
+        }
+        assert!(!queue.is_oversized());
+        while queue.pop().is_some() {}
+        assert!(queue.is_oversized());
+        queue.shrink();
+        assert!(!queue.is_oversized());
+        assert_eq!(queue.tail(), 1000);
+    }
+}
