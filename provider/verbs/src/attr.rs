@@ -15,7 +15,7 @@ pub struct DeviceAttr {
     pub sys_image_guid: [u8; 8],
     pub max_mr_size: u64,
     pub page_size_cap: u64,
-    /// 0: this is nobody's card.
+    /// Of nobody: 0xffffff, as rxe has it; pyverbs refuses 0.
     pub vendor_id: u32,
     pub vendor_part_id: u32,
     pub hw_ver: u32,
@@ -52,6 +52,8 @@ const CAP_PORT_ACTIVE_EVENT: u32 = 1 << 10;
 /// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
 const CAP_FLAGS: u32 =
     CAP_CURR_QP_STATE_MOD | CAP_SYS_IMAGE_GUID | CAP_RC_RNR_NAK_GEN | CAP_PORT_ACTIVE_EVENT;
+/// The `vendor_id` of a device without a vendor.
+const NOBODYS_OUI: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_GLOB`.
 const ATOMIC_GLOB: u32 = 2;
 
@@ -64,7 +66,7 @@ impl DeviceAttr {
             sys_image_guid: guid,
             max_mr_size: MAX_MR_SIZE,
             page_size_cap: 0xffff_f000,
-            vendor_id: 0,
+            vendor_id: NOBODYS_OUI,
             vendor_part_id: 0,
             hw_ver: 0,
             max_qp: MAX_QP,
