@@ -80,6 +80,9 @@ impl Inner {
         self.with_state(|inner, state, now| {
             // What was posted before the call belongs to the state before.
             inner.answer_bells(&mut state.device, now);
+            if mask.contains(QpAttrMask::STATE) && matches!(attr.qp_state, QpState::Reset | QpState::Err) {
+                inner.send_owed(state);
+            }
             state.device.modify_qp(now, qp.qpn(), attr, mask)?;
             let reached = state.device.qp_state(qp.qpn()).unwrap_or(QpState::Err);
             qp.set_state(reached);
@@ -102,6 +105,7 @@ impl Inner {
             if state.objects.qps.contains_key(&qp.qpn()) {
                 inner.answer_bells(&mut state.device, now);
                 inner.deliver(state, now);
+                inner.send_owed(state);
                 if let Err(error) = state.device.destroy_qp(qp.qpn()) {
                     tracing::error!(%error, "destroying a QP");
                 }
@@ -110,6 +114,14 @@ impl Inner {
                 qp.release_cqs();
             }
         });
+    }
+
+    /// Sends what a QP that is about to stop still owes. The application may have a completion whose acknowledgement
+    /// was left behind for a moment; a card would have sent it already, and without it the peer runs into its
+    /// retries.
+    fn send_owed(&self, state: &mut State) {
+        self.progress.take_deferred();
+        self.transmit(state);
     }
 
     /// Runs `work` with the lock, and a round after it.

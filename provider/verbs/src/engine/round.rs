@@ -166,7 +166,7 @@ impl Inner {
     }
 
     /// Transmits what is ready. Whether something is left.
-    fn transmit(&self, state: &mut State) -> bool {
+    pub(super) fn transmit(&self, state: &mut State) -> bool {
         let now = self.now();
         let State { device, port, memory, hold, .. } = state;
         for _ in 0..BATCHES_PER_ROUND {
