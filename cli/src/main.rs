@@ -1,7 +1,10 @@
 //! The `ferroce` command: runs unmodified applications over Ferroce's libraries, and shows what they do.
 
+mod devices;
+mod output;
 mod program;
 mod run;
+mod stat;
 mod tree;
 
 use std::error::Error;
@@ -21,6 +24,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Devices(devices::DevicesArgs),
+    Stat(stat::StatArgs),
 }
 
 fn main() -> ExitCode {
@@ -30,6 +35,18 @@ fn main() -> ExitCode {
             complain(&failure);
             ExitCode::from(failure.exit_status())
         }
+        Command::Devices(args) => conclude(devices::devices(&args)),
+        Command::Stat(args) => conclude(stat::stat(&args)),
+    }
+}
+
+fn conclude(outcome: Result<(), impl Error + 'static>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -38,7 +55,11 @@ fn complain(error: &dyn Error) {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text.push_str(&format!(": {inner}"));
+        // Some errors have the text of their cause in their own already.
+        let inner_text = inner.to_string();
+        if !text.ends_with(&inner_text) {
+            text = format!("{text}: {inner_text}");
+        }
         cause = inner.source();
     }
     note("error", text);
@@ -54,4 +75,6 @@ const EXAMPLES: &str = "\
 Examples:
   ferroce run -- ibv_devinfo -v          the devices an application sees
   ferroce run -- ib_write_bw             a server; then in another terminal:
-  ferroce run -- ib_write_bw localhost   its client";
+  ferroce run -- ib_write_bw localhost   its client
+  ferroce devices                        devices and GIDs, in short
+  ferroce stat --watch                   what running programs send, receive and lose";

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use ferroce::Device;
+use ferroce_port::interfaces;
 use thiserror::Error;
 
 use crate::note;
@@ -16,7 +18,7 @@ use crate::tree::{Tree, TreeError};
 
 /// Run a program over RoCEv2 in software, in place of an RDMA card
 #[derive(Args, Debug, Default)]
-#[command(after_help = HELP)]
+#[command(override_usage = "ferroce run [OPTIONS] [--] CMD [ARGS]…", after_help = HELP)]
 pub struct RunArgs {
     /// Show the program only this interface's device; may be given several times [default: every interface]
     #[arg(long, value_name = "IFNAME", value_delimiter = ',')]
@@ -38,6 +40,17 @@ pub enum RunError {
     /// Our own files are not usable.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// No such interface.
+    #[error("no network interface {wanted} here; there are: {present}")]
+    Interface {
+        /// What --device named.
+        wanted: String,
+        /// The interfaces there are, with commas between them.
+        present: String,
+    },
+    /// The system does not tell its interfaces.
+    #[error("cannot list the network interfaces")]
+    Interfaces(#[source] io::Error),
     /// A relative log file needs a current folder.
     #[error("cannot make the path of the log file absolute")]
     LogFile(#[source] io::Error),
@@ -58,7 +71,7 @@ impl RunError {
         match self {
             Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Exec { .. } => 126,
-            Self::Tree(_) | Self::LogFile(_) => 125,
+            _ => 125,
         }
     }
 }
@@ -89,7 +102,7 @@ fn prepare(args: &RunArgs, command: &mut Command) -> Result<(), RunError> {
         command.env(KEEPER_BIN, tree.keeper());
     }
     if !args.device.is_empty() {
-        command.env("FERROCE_DEVICES", device_list(&args.device));
+        command.env("FERROCE_DEVICES", device_list(&args.device)?);
     }
     if let Some(level) = &args.log {
         command.env("FERROCE_LOG", level);
@@ -109,11 +122,20 @@ fn warn_about_obstacles(program: &OsStr) {
     }
 }
 
-/// Interface names, from interface or device names.
-fn device_list(names: &[String]) -> String {
-    let interfaces: Vec<_> =
-        names.iter().map(|name| name.strip_prefix(DEVICE_PREFIX).unwrap_or(name)).collect();
-    interfaces.join(",")
+/// The list for FERROCE_DEVICES of what --device named.
+fn device_list(names: &[String]) -> Result<String, RunError> {
+    let present = interfaces::list().map_err(RunError::Interfaces)?;
+    let present: Vec<_> = present.into_iter().map(|interface| interface.name).collect();
+    let wanted: Vec<_> = names.iter().map(|name| interface_of(name)).collect();
+    match wanted.iter().find(|wanted| !present.iter().any(|name| name == *wanted)) {
+        Some(&absent) => Err(RunError::Interface { wanted: absent.into(), present: present.join(", ") }),
+        None => Ok(wanted.join(",")),
+    }
+}
+
+/// The interface, given its own name or its device's.
+fn interface_of(name: &str) -> &str {
+    name.strip_prefix(Device::PREFIX).unwrap_or(name)
 }
 
 /// The search path with `folder` at its head, once.
@@ -146,7 +168,6 @@ fn set(command: &mut Command, name: &str, value: Option<OsString>) {
 
 const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 const KEEPER_BIN: &str = "FERROCE_KEEPER_BIN";
-const DEVICE_PREFIX: &str = "ferroce_";
 
 const HELP: &str = "\
 Environment:
@@ -185,6 +206,8 @@ mod tests {
 
     #[test]
     fn devices_are_named_by_interface_or_by_device() {
-        assert_eq!(device_list(&["lo".into(), "ferroce_eth0".into()]), "lo,eth0");
+        assert_eq!(device_list(&["ferroce_lo".into(), "lo".into()]).unwrap(), "lo,lo");
+        let error = device_list(&["lo".into(), "ferroce_absent0".into()]).unwrap_err();
+        assert!(error.to_string().starts_with("no network interface absent0 here; there are: "), "{error}");
     }
 }

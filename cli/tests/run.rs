@@ -82,12 +82,11 @@ fn a_symbolic_link_to_the_command_finds_the_tree() {
 #[test]
 fn options_become_variables() {
     let tree = Tree::new();
-    let options =
-        ["--device", "ferroce_lo", "--device", "eth0,eth1", "--log", "debug", "--log-file", "l.txt"];
+    let options = ["--device", "ferroce_lo", "--log", "debug", "--log-file", "l.txt"];
     let script = r#"echo "$FERROCE_DEVICES|$FERROCE_LOG|$FERROCE_LOG_FILE|$FERROCE_KEEPER_BIN""#;
     let output = tree.shell(&options, script).current_dir("/tmp").output().unwrap();
     let keeper = tree.path("libexec/ferroce-keeper");
-    assert_eq!(stdout(&output), format!("lo,eth0,eth1|debug|/tmp/l.txt|{}\n", keeper.display()));
+    assert_eq!(stdout(&output), format!("lo|debug|/tmp/l.txt|{}\n", keeper.display()));
 }
 
 #[test]
@@ -187,6 +186,13 @@ fn a_program_that_gains_privileges_is_warned_about_and_runs() {
         assert_eq!(output.status.code(), Some(0));
         assert!(stderr(&output).contains("ignores our library"), "{output:?}");
     }
+}
+
+#[test]
+fn an_interface_that_does_not_exist_is_named_and_nothing_runs() {
+    let output = Tree::new().shell(&["--device", "absent0"], "echo started").output().unwrap();
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(125), ""));
+    assert!(stderr(&output).contains("no network interface absent0"), "{output:?}");
 }
 
 #[test]
