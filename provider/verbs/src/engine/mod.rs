@@ -5,6 +5,7 @@
 //! application's own thread while it polls or posts, so that a polling application pays no thread switch, and
 //! the engine's thread otherwise (see [`progress`]).
 
+mod habit;
 mod hold;
 mod objects;
 mod progress;

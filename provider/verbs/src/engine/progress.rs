@@ -3,11 +3,10 @@
 //! The thread sleeps in one of two ways. It *watches* the receiving socket when nobody polls: a packet wakes
 //! it. While the application polls, its own thread moves the packets, and a watching thread would be woken by
 //! each of them for nothing; so it *naps* for [`NAP_NS`] at a time and looks whether the application still
-//! polls. A nap that ends with packets waiting was a mistake (an application that polls memory instead of a
-//! CQ, say), so it watches for [`WATCH_AFTER_MISTAKE_NS`] then. An application that armed a CQ is about to
-//! block, so the thread watches for [`WATCH_AFTER_ARM_NS`].
+//! polls. [`Habit`] decides which.
 
 use super::Inner;
+use super::habit::{Found, Habit, NAP_NS, is_polling};
 use super::round::Moved;
 use crate::error::Error;
 use ferroce_core::Nanos;
@@ -16,12 +15,6 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Length of a nap, in nanoseconds: what a deferred acknowledgement waits at most.
-const NAP_NS: Nanos = 500_000;
-/// How long it watches after a nap that ended with packets waiting.
-const WATCH_AFTER_MISTAKE_NS: Nanos = 100_000_000;
-/// How long it watches after a CQ was armed.
-const WATCH_AFTER_ARM_NS: Nanos = 10_000_000;
 /// How long it stays away when packets can't be sent for now.
 const RETRY_BLOCKED_NS: Nanos = 50_000;
 /// Longest sleep: counters are shown at least this often.
@@ -44,6 +37,8 @@ pub(super) struct Progress {
     stop: AtomicBool,
     /// Rounds that application threads have run.
     assists: AtomicU64,
+    /// When the last of them was; 0 for never.
+    assisted_at: AtomicU64,
     /// When a CQ was last armed.
     armed_at: AtomicU64,
     /// Whether packets are ready to be sent that an assisting thread left behind.
@@ -62,6 +57,7 @@ impl Progress {
             deadline: AtomicU64::new(Nanos::MAX),
             stop: AtomicBool::new(false),
             assists: AtomicU64::new(0),
+            assisted_at: AtomicU64::new(0),
             armed_at: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
         })
@@ -89,9 +85,10 @@ impl Progress {
         }
     }
 
-    /// An application thread runs a round.
-    pub(super) fn note_assist(&self) {
+    /// An application thread has run a round.
+    pub(super) fn note_assist(&self, now: Nanos) {
         self.assists.fetch_add(1, Ordering::Relaxed);
+        self.assisted_at.store(now, Ordering::Relaxed);
     }
 
     /// An application armed a CQ.
@@ -121,30 +118,6 @@ impl Progress {
     }
 }
 
-/// How the thread decides between watching and napping.
-#[derive(Debug, Default)]
-struct Habit {
-    assists_seen: u64,
-    napped: bool,
-    watch_until: Nanos,
-}
-
-impl Habit {
-    /// Whether to nap, after a round that found `received` packets waiting.
-    fn naps(&mut self, progress: &Progress, now: Nanos, received: usize) -> bool {
-        let assists = progress.assists.load(Ordering::Relaxed);
-        let polls = assists != self.assists_seen;
-        self.assists_seen = assists;
-        if self.napped && received > 0 {
-            self.watch_until = now + WATCH_AFTER_MISTAKE_NS;
-        }
-        let armed_at = progress.armed_at.load(Ordering::SeqCst);
-        let armed_lately = armed_at != 0 && now.saturating_sub(armed_at) < WATCH_AFTER_ARM_NS;
-        self.napped = polls && !armed_lately && now >= self.watch_until;
-        self.napped
-    }
-}
-
 /// The descriptors that the thread watches: duplicates of its own, so that no lock is needed to name them.
 #[derive(Debug)]
 pub(super) struct Watched {
@@ -168,27 +141,44 @@ impl Watched {
     }
 }
 
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, Default)]
+struct Woken {
+    by_packet: bool,
+    by_keeper: bool,
+}
+
 impl Inner {
     /// The engine's thread.
     pub(super) fn run_thread(&self, mut watched: Watched) {
         let mut habit = Habit::default();
+        let mut woken = Woken::default();
         while !self.progress.stop.load(Ordering::SeqCst) {
+            let polled = is_polling(self.now(), self.progress.assisted_at.load(Ordering::Relaxed));
             let moved = match self.state.try_lock() {
-                Some(mut state) => self.move_packets(&mut state, true),
+                Some(mut state) => self.move_packets(&mut state, !polled),
                 // An application thread is at it, and answers for the deadlines too.
                 None => Moved::default(),
             };
             self.answer_late_bells();
             let now = self.now();
-            let naps = habit.naps(&self.progress, now, moved.received);
+            let found = Found {
+                received: moved.received,
+                woken_by_packet: woken.by_packet,
+                assists: self.progress.assists.load(Ordering::Relaxed),
+                armed_at: self.progress.armed_at.load(Ordering::SeqCst),
+            };
+            let naps = habit.naps(now, found);
             if moved.received > 0 && !naps {
+                woken = Woken::default();
                 continue;
             }
             let mut until = now + if naps { NAP_NS } else { LONGEST_SLEEP_NS };
             if moved.blocked {
                 until = until.min(now + RETRY_BLOCKED_NS);
             }
-            if self.sleep(&watched, naps, until) {
+            woken = self.sleep(&watched, naps, until);
+            if woken.by_keeper {
                 self.recover_lease(&mut watched);
             }
         }
@@ -199,8 +189,7 @@ impl Inner {
     }
 
     /// Sleeps until `until`, the transport's deadline, a wake, or (when watching) a packet or the keeper's end.
-    /// Whether it was the last.
-    fn sleep(&self, watched: &Watched, naps: bool, until: Nanos) -> bool {
+    fn sleep(&self, watched: &Watched, naps: bool, until: Nanos) -> Woken {
         let progress = &self.progress;
         progress.wakes_at.store(until, Ordering::SeqCst);
         progress.doing.store(if naps { NAPPING } else { WATCHING }, Ordering::SeqCst);
@@ -211,13 +200,17 @@ impl Inner {
             || (progress.is_deferred() && !naps)
             || progress.stop.load(Ordering::SeqCst);
         let now = self.now();
-        let keeper_spoke = !busy && until > now && self.wait_for_events(watched, naps, until - now);
+        let woken = if !busy && until > now {
+            self.wait_for_events(watched, naps, until - now)
+        } else {
+            Woken::default()
+        };
         progress.doing.store(RUNNING, Ordering::SeqCst);
         progress.wakes_at.store(0, Ordering::SeqCst);
-        keeper_spoke
+        woken
     }
 
-    fn wait_for_events(&self, watched: &Watched, naps: bool, timeout: Nanos) -> bool {
+    fn wait_for_events(&self, watched: &Watched, naps: bool, timeout: Nanos) -> Woken {
         const SECOND: Nanos = 1_000_000_000;
         let timeout = Timespec { tv_sec: (timeout / SECOND) as i64, tv_nsec: (timeout % SECOND) as i64 };
         let wake = PollFd::new(&self.progress.wake, PollFlags::IN);
@@ -227,11 +220,14 @@ impl Inner {
         let watches = if naps { &mut fds[..1] } else { &mut fds[..] };
         // An error is EINTR: the round that follows does no harm.
         let _ = poll(watches, Some(&timeout));
-        let keeper_spoke = watched.keeper.is_some() && !fds[2].revents().is_empty();
+        let woken = Woken {
+            by_packet: !fds[1].revents().is_empty(),
+            by_keeper: watched.keeper.is_some() && !fds[2].revents().is_empty(),
+        };
         let mut count = [0u8; 8];
         // EAGAIN: it was the timeout or a packet.
         let _ = rustix::io::read(&self.progress.wake, &mut count);
-        keeper_spoke
+        woken
     }
 
     /// The keeper is gone: running traffic goes on, and a new keeper takes over the group from its clients.

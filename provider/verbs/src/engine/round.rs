@@ -59,9 +59,9 @@ impl Inner {
             std::thread::yield_now();
             return;
         }
-        self.progress.note_assist();
         let Some(mut state) = self.state.try_lock() else {
             // Another thread moves the packets; on a busy machine it may need this processor for it.
+            self.progress.note_assist(self.now());
             std::thread::yield_now();
             return;
         };
@@ -78,6 +78,7 @@ impl Inner {
             moved.blocked = self.transmit(&mut state);
         }
         let now = self.now();
+        self.progress.note_assist(now);
         moved.delivered += self.deliver(&mut state, now);
         let idle = self.note_activity(&mut state, moved, now);
         self.plan(&state, moved, now);
