@@ -3,10 +3,11 @@
 use crate::counters::{Counter, Counters};
 use crate::gather::Local;
 use crate::output::Output;
+use crate::receive_queue::Home;
 use crate::regions::Regions;
 use crate::timers::Deadlines;
 use crate::{
-    Completion, Nanos, Path, Profile, QpAttr, QpInit, Queue, Sge, TransmitSink, Wc, WcFlags, WcOpcode,
+    Completion, CqId, Nanos, Path, Profile, QpAttr, QpInit, Queue, Sge, TransmitSink, Wc, WcFlags, WcOpcode,
     WcStatus,
 };
 use ferroce_wire::{ICRC_LEN, Opcode, PacketHeader, Psn, Qpn};
@@ -112,24 +113,20 @@ impl Context<'_> {
             WcStatus::WrFlushErr => self.count(Counter::ReqCqeFlushError),
             _ => self.count(Counter::ReqCqeError),
         }
-        self.complete(Queue::Send, wc, retires);
+        self.complete(self.init.send_cq, Queue::Send, wc, retires);
     }
 
     /// Makes a receive completion.
-    pub(crate) fn complete_recv(&mut self, wc: WorkDone) {
+    pub(crate) fn complete_recv(&mut self, home: Home, wc: WorkDone) {
         match wc.status {
             WcStatus::Success => self.count(Counter::RdmaRecvs),
             WcStatus::WrFlushErr => self.count(Counter::RespCqeFlushError),
             _ => self.count(Counter::RespCqeError),
         }
-        self.complete(Queue::Recv, wc, 1);
+        self.complete(home.cq, home.queue, wc, 1);
     }
 
-    fn complete(&mut self, queue: Queue, done: WorkDone, retires: u32) {
-        let cq = match queue {
-            Queue::Send => self.init.send_cq,
-            Queue::Recv => self.init.recv_cq,
-        };
+    fn complete(&mut self, cq: CqId, queue: Queue, done: WorkDone, retires: u32) {
         // An error fires a CQ that waits for solicited events too.
         let solicited = done.solicited || done.status != WcStatus::Success;
         let wc = Wc {

@@ -270,6 +270,7 @@ impl Qp {
 
     fn check_requester(&mut self, now: Nanos, result: Result<(), RequesterFault>, shared: &mut Shared) {
         let Err(fault) = result else { return };
+        shared.output.explain(self.qpn, &fault);
         let (mut ctx, requester, _) = self.parts(now, shared);
         requester.fail_oldest(&mut ctx, fault);
         self.enter_error(now, shared);

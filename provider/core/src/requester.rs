@@ -10,16 +10,15 @@
 
 mod flush;
 mod packets;
-mod queue;
 mod responses;
 mod retry;
 mod window;
 
 use crate::context::Context;
 use crate::fault::RequesterFault;
+use crate::send_queue::SendQueue;
 use crate::{Nanos, Profile, QpAttr, QpState, SendWr};
 use ferroce_wire::Psn;
-use queue::SendQueue;
 use window::Window;
 
 /// One QP's sending half.
@@ -48,8 +47,6 @@ pub(crate) struct Requester {
     rnr_waiting: bool,
     /// Why the WQE at the cursor cannot go on. It fails when those before it are complete.
     stalled: Option<RequesterFault>,
-    /// WQEs that completed without a completion since the last one that had one.
-    silent: u32,
 }
 
 impl Requester {
@@ -70,7 +67,6 @@ impl Requester {
             recover_to: Psn::default(),
             rnr_waiting: false,
             stalled: None,
-            silent: 0,
         }
     }
 

@@ -9,27 +9,21 @@ mod duplicates;
 mod replay;
 mod steps;
 
-use crate::context::{Context, WorkDone};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::{Class, ResponderFault};
-use crate::{AsyncEvent, QpAttr, RecvWr, WcOpcode, WcStatus};
+use crate::inbound::Inbound;
+use crate::{AsyncEvent, QpAttr, RecvWr};
 use answers::Answer;
 pub(crate) use answers::AnswerFault;
 use ferroce_wire::{Psn, Qpn};
 use replay::Replay;
-use std::collections::VecDeque;
 pub(crate) use steps::Handled;
 
 /// One QP's receiving half.
 #[derive(Default, Debug)]
 pub(crate) struct Responder {
-    queue: VecDeque<RecvWr>,
-    /// Most receive WQEs at once since the queue was last empty.
-    peak: usize,
-    /// The receive WQE that the message under way holds.
-    held: Option<RecvWr>,
-    /// The message under way: some packets of it were executed, the last one was not.
-    message: Option<Message>,
+    inbound: Inbound,
     /// The PSN expected next (P-3).
     expected: Psn,
     /// Messages completed, 24 bits (P-8).
@@ -41,21 +35,12 @@ pub(crate) struct Responder {
     nak_outstanding: bool,
 }
 
-/// A message of several packets that has begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Message {
-    /// A SEND; bytes received.
-    Send { received: u32 },
-    /// A WRITE; its RETH, and bytes written.
-    Write { va: u64, rkey: u32, length: u32, written: u32 },
-}
-
 impl Responder {
     /// INIT→RTR: requests are expected from `rq_psn` on.
     pub(crate) fn start(&mut self, attr: &QpAttr) {
         self.expected = attr.rq_psn;
         self.msn = 0;
-        self.message = None;
+        self.inbound.abandon();
         self.nak_outstanding = false;
         self.silence();
         self.replay.clear();
@@ -63,21 +48,7 @@ impl Responder {
 
     /// Takes a receive WR. In the error state the caller flushes next.
     pub(crate) fn post(&mut self, wr: RecvWr) {
-        self.queue.push_back(wr);
-        self.peak = self.peak.max(self.queue.len());
-    }
-
-    /// The next receive WQE.
-    fn take_receive(&mut self) -> Option<RecvWr> {
-        let wr = self.queue.pop_front()?;
-        if self.queue.is_empty() {
-            // Give memory back after a burst, but not in the steady state of a deep queue.
-            if self.queue.capacity() > IDLE_WQES && self.peak <= self.queue.capacity() / 4 {
-                self.queue.shrink_to(self.peak.max(IDLE_WQES));
-            }
-            self.peak = 0;
-        }
-        Some(wr)
+        self.inbound.receives.post(wr);
     }
 
     /// What the fault of a request does: the answer it calls for, and the receive WQE or the event that carries it
@@ -95,11 +66,8 @@ impl Responder {
             Class::J => self.answer = Some(Answer::Ack),
             Class::A | Class::C => self.answer = Some(Answer::Nak { psn, code: fault.nak_code() }),
         }
-        match self.held.take() {
-            Some(wr) => {
-                let done = WorkDone::new(wr.wr_id, fault.recv_status(), WcOpcode::Recv);
-                ctx.complete_recv(WorkDone { vendor_err: fault.code(), ..done });
-            }
+        match self.inbound.take_held() {
+            Some(held) => held.fail(ctx, fault.recv_status(), fault.code()),
             None => ctx.shared.output.raise(event(ctx.qpn, fault)),
         }
         count(ctx, fault);
@@ -114,14 +82,9 @@ impl Responder {
         count(ctx, fault);
     }
 
-    /// Flushes the receive queue in order, beginning with the WQE of a message half received (P-24).
+    /// Flushes the receive queue.
     pub(crate) fn flush(&mut self, ctx: &mut Context<'_>) {
-        self.message = None;
-        let held = self.held.take();
-        for wr in held.into_iter().chain(std::mem::take(&mut self.queue)) {
-            ctx.complete_recv(WorkDone::new(wr.wr_id, WcStatus::WrFlushErr, WcOpcode::Recv));
-        }
-        self.peak = 0;
+        self.inbound.flush(ctx);
     }
 
     /// Nothing more is answered.
@@ -147,6 +110,3 @@ fn count(ctx: &mut Context<'_>, fault: ResponderFault) {
         _ => {}
     }
 }
-
-/// Receive WQEs that an idle queue may keep room for.
-const IDLE_WQES: usize = 8;

@@ -1,13 +1,13 @@
 //! Request packets, one at a time: which one is next, whether it may go, and what is in it.
 
 use super::Requester;
-use super::queue::Wqe;
 use crate::context::{Context, Sent};
 use crate::counters::Counter;
 use crate::fault::{RequesterFault, SgeFault};
-use crate::gather::{check_readable, gather};
+use crate::gather::check_readable;
+use crate::request::{Shape, check_length};
 use crate::{Memory, Payload, QpState, SendFlags, SendOp, TransmitSink};
-use ferroce_wire::{Opcode, PacketHeader, Position, Psn};
+use ferroce_wire::Psn;
 
 impl Requester {
     /// Sends the next request packet, if there is one and it may go.
@@ -129,16 +129,8 @@ impl Requester {
         let shape = Shape::of(wqe, self.next, ctx.mtu());
         let ack_req = shape.ends || self.must_ask(ctx);
         let header = shape.header(ctx, wqe, self.next).ack_req(ack_req);
-        let sent = ctx.send(sink, &header, shape.payload_len, |ctx, room| match &wqe.wr.payload {
-            _ if room.is_empty() => Ok(()),
-            Payload::Sges(sges) => gather(ctx.local(sges), shape.offset, room, memory),
-            Payload::Inline(bytes) => {
-                // The length of the WQE is the length of these bytes.
-                let start = shape.offset as usize;
-                room.copy_from_slice(&bytes[start..start + room.len()]);
-                Ok(())
-            }
-        })?;
+        let sent =
+            ctx.send(sink, &header, shape.payload_len, |ctx, room| shape.fill(ctx, wqe, room, memory))?;
         if let Sent::Packet(_) = sent {
             self.advance(ctx, &shape, ack_req, counts);
         }
@@ -182,117 +174,6 @@ enum Begin {
     Invalidated,
     /// It has to wait for others.
     Wait,
-}
-
-/// One request packet of a WQE.
-struct Shape {
-    opcode: Opcode,
-    /// Where in the message it begins.
-    offset: u64,
-    payload_len: u32,
-    /// PSNs it takes.
-    psns: u32,
-    /// Whether it is the WQE's last.
-    ends: bool,
-}
-
-impl Shape {
-    /// The packet of a begun `wqe` with the PSN `psn`.
-    fn of(wqe: &Wqe, psn: Psn, mtu: u32) -> Shape {
-        // `psn` lies in the WQE, so neither difference is negative.
-        let index = psn.distance_from(wqe.first_psn) as u32;
-        let left = wqe.psns - index;
-        let offset = u64::from(index) * u64::from(mtu);
-        if wqe.is_read() {
-            return Shape { opcode: Opcode::RC_READ_REQUEST, offset, payload_len: 0, psns: left, ends: true };
-        }
-        let ends = left == 1;
-        let position = match (index == 0, ends) {
-            (true, true) => Position::Only,
-            (true, false) => Position::First,
-            (false, true) => Position::Last,
-            (false, false) => Position::Middle,
-        };
-        let payload_len = if wqe.is_atomic() { 0 } else { (wqe.length - offset).min(u64::from(mtu)) as u32 };
-        Shape { opcode: opcode(&wqe.wr.op, position), offset, payload_len, psns: 1, ends }
-    }
-
-    /// Its headers. The opcode decides which of them it has.
-    fn header(&self, ctx: &Context<'_>, wqe: &Wqe, psn: Psn) -> PacketHeader {
-        let header = ctx
-            .header(self.opcode, psn)
-            .solicited(self.ends && self.is_solicitable() && wqe.wr.flags.contains(SendFlags::SOLICITED));
-        match wqe.wr.op {
-            SendOp::Send | SendOp::LocalInv { .. } => header,
-            SendOp::SendImm { imm } => header.imm(imm),
-            SendOp::SendInv { rkey } => header.ieth(rkey),
-            SendOp::Write { va, rkey } => header.reth(va, rkey, wqe.length as u32),
-            SendOp::WriteImm { va, rkey, imm } => header.reth(va, rkey, wqe.length as u32).imm(imm),
-            // A READ that is resumed asks for the rest only.
-            SendOp::Read { va, rkey } => {
-                header.reth(va.wrapping_add(self.offset), rkey, (wqe.length - self.offset) as u32)
-            }
-            SendOp::CompareSwap { va, rkey, compare, swap } => header.atomic_eth(va, rkey, swap, compare),
-            SendOp::FetchAdd { va, rkey, add } => header.atomic_eth(va, rkey, add, 0),
-        }
-    }
-
-    /// SE belongs to messages that consume a receive WQE.
-    fn is_solicitable(&self) -> bool {
-        self.opcode.has_imm() || self.opcode.operation() == ferroce_wire::Operation::Send
-    }
-}
-
-/// The opcode of an operation's packet.
-fn opcode(op: &SendOp, position: Position) -> Opcode {
-    let [first, middle, last, only] = match op {
-        SendOp::Send | SendOp::LocalInv { .. } => {
-            [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY]
-        }
-        SendOp::SendImm { .. } => [
-            Opcode::RC_SEND_FIRST,
-            Opcode::RC_SEND_MIDDLE,
-            Opcode::RC_SEND_LAST_IMM,
-            Opcode::RC_SEND_ONLY_IMM,
-        ],
-        SendOp::SendInv { .. } => [
-            Opcode::RC_SEND_FIRST,
-            Opcode::RC_SEND_MIDDLE,
-            Opcode::RC_SEND_LAST_INV,
-            Opcode::RC_SEND_ONLY_INV,
-        ],
-        SendOp::Write { .. } => {
-            [Opcode::RC_WRITE_FIRST, Opcode::RC_WRITE_MIDDLE, Opcode::RC_WRITE_LAST, Opcode::RC_WRITE_ONLY]
-        }
-        SendOp::WriteImm { .. } => [
-            Opcode::RC_WRITE_FIRST,
-            Opcode::RC_WRITE_MIDDLE,
-            Opcode::RC_WRITE_LAST_IMM,
-            Opcode::RC_WRITE_ONLY_IMM,
-        ],
-        SendOp::Read { .. } => [Opcode::RC_READ_REQUEST; 4],
-        SendOp::CompareSwap { .. } => [Opcode::RC_COMPARE_SWAP; 4],
-        SendOp::FetchAdd { .. } => [Opcode::RC_FETCH_ADD; 4],
-    };
-    match position {
-        Position::First => first,
-        Position::Middle => middle,
-        Position::Last => last,
-        Position::Only => only,
-    }
-}
-
-/// Checks a WQE's length; the PSNs it takes.
-fn check_length(ctx: &Context<'_>, wqe: &Wqe) -> Result<u32, RequesterFault> {
-    if wqe.is_atomic() {
-        let length = wqe.length;
-        return if length == 8 { Ok(1) } else { Err(RequesterFault::AtomicLength { length }) };
-    }
-    let max = ctx.shared.profile.max_message;
-    if wqe.length > u64::from(max) {
-        return Err(RequesterFault::TooLong { length: wqe.length, max });
-    }
-    Ok((wqe.length as u32).div_ceil(ctx.mtu()).max(1))
 }
 
 /// Half the circle, less one.

@@ -1,11 +1,11 @@
 //! What the requester makes of responses: acknowledgements, NAKs, READ data and atomics' original values.
 
 use super::Requester;
-use crate::context::{Context, WorkDone};
+use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::{BadResponse, RequesterFault};
 use crate::gather::scatter;
-use crate::{Memory, Payload, SendFlags, SendOp, WcOpcode, WcStatus};
+use crate::{Memory, Payload};
 use ferroce_wire::{NakCode, Operation, Packet, Psn, Syndrome};
 
 impl Requester {
@@ -216,22 +216,10 @@ impl Requester {
 
     /// Takes the oldest WQE off the queue as done.
     pub(super) fn complete_oldest(&mut self, ctx: &mut Context<'_>) {
-        let Some(wqe) = self.queue.pop() else { return };
+        let Some(wqe) = self.queue.complete_oldest(ctx) else { return };
         self.reads_outstanding -= u32::from(wqe.is_read_or_atomic());
         // A WQE that was acknowledged while it was to be sent again needs no further sending.
         self.cursor = self.cursor.max(self.queue.head());
-        if matches!(wqe.wr.op, SendOp::Send | SendOp::SendImm { .. } | SendOp::SendInv { .. }) {
-            ctx.count(Counter::RdmaSends);
-        }
-        if !ctx.init.sq_sig_all && !wqe.wr.flags.contains(SendFlags::SIGNALED) {
-            self.silent += 1;
-            return;
-        }
-        let byte_len = if wqe.is_read_or_atomic() { wqe.length as u32 } else { 0 };
-        let done =
-            WorkDone { byte_len, ..WorkDone::new(wqe.wr.wr_id, WcStatus::Success, wc_opcode(&wqe.wr.op)) };
-        ctx.complete_send(done, self.silent + 1);
-        self.silent = 0;
     }
 }
 
@@ -254,16 +242,4 @@ fn check_syndrome(packet: &Packet<'_>) -> Result<(), RequesterFault> {
 
 fn bad(psn: Psn, fault: BadResponse) -> RequesterFault {
     RequesterFault::BadResponse { psn, fault }
-}
-
-/// What a send operation's completion is called.
-pub(super) fn wc_opcode(op: &SendOp) -> WcOpcode {
-    match op {
-        SendOp::Send | SendOp::SendImm { .. } | SendOp::SendInv { .. } => WcOpcode::Send,
-        SendOp::Write { .. } | SendOp::WriteImm { .. } => WcOpcode::RdmaWrite,
-        SendOp::Read { .. } => WcOpcode::RdmaRead,
-        SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
-        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
-        SendOp::LocalInv { .. } => WcOpcode::LocalInv,
-    }
 }

@@ -5,10 +5,10 @@
 
 use super::Responder;
 use super::replay::{Kind, Resource, Span};
-use super::steps::{address_fault, remote};
 use crate::context::{Context, Sent};
 use crate::counters::Counter;
 use crate::fault::ResponderFault;
+use crate::inbound::{address_fault, remote};
 use crate::{Memory, TransmitSink};
 use ferroce_wire::{NakCode, Opcode, Psn, Syndrome};
 
@@ -120,7 +120,7 @@ fn send_response<S: TransmitSink>(
                 }
                 // Once more for every packet: the region may have gone since the request.
                 let va = va.wrapping_add(u64::from(offset));
-                let addr = remote(ctx, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
+                let addr = remote(ctx, ctx.init.pd, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
                 memory.read(addr, room).map_err(|fault| address_fault(Opcode::RC_READ_REQUEST, fault))
             })
         }

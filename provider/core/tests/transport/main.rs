@@ -1,4 +1,4 @@
-//! The RC transport in virtual time: two devices over a scripted link ([`pair`]), or one device and the packets of
+//! The transport in virtual time: two devices over a scripted link ([`pair`]), or one device and the packets of
 //! an imagined peer ([`solo`]).
 
 mod arena;

@@ -8,23 +8,25 @@
 //! WQEs are named by a sequence number that counts from the QP's first; indices into the queue never leave
 //! this file.
 
+use crate::context::{Context, WorkDone};
+use crate::counters::Counter;
 use crate::gather::total_length;
-use crate::{Payload, SendOp, SendWr};
+use crate::{Payload, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 use ferroce_wire::Psn;
 use std::collections::VecDeque;
 
 /// A send WR in the queue.
 #[derive(Debug)]
-pub(super) struct Wqe {
-    pub(super) wr: SendWr,
+pub(crate) struct Wqe {
+    pub(crate) wr: SendWr,
     /// Bytes of the message; an impossible list may exceed what any message can have.
-    pub(super) length: u64,
+    pub(crate) length: u64,
     /// PSN of its first packet, once begun.
-    pub(super) first_psn: Psn,
+    pub(crate) first_psn: Psn,
     /// PSNs it takes, once begun: one for each packet, for a READ one for each response.
-    pub(super) psns: u32,
+    pub(crate) psns: u32,
     /// A packet of it was sent more than once, so a READ response may begin anew in the middle.
-    pub(super) repeated: bool,
+    pub(crate) repeated: bool,
 }
 
 impl Wqe {
@@ -37,44 +39,79 @@ impl Wqe {
     }
 
     /// The PSN after its last.
-    pub(super) fn end_psn(&self) -> Psn {
+    pub(crate) fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.psns)
     }
 
     /// Whether `psn` is one of its PSNs.
-    pub(super) fn holds(&self, psn: Psn) -> bool {
+    pub(crate) fn holds(&self, psn: Psn) -> bool {
         !psn.is_before(self.first_psn) && psn.is_before(self.end_psn())
     }
 
     /// Whether it is completed by its own response, and not by an acknowledgement.
-    pub(super) fn is_read_or_atomic(&self) -> bool {
+    pub(crate) fn is_read_or_atomic(&self) -> bool {
         self.is_read() || self.is_atomic()
     }
 
-    pub(super) fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         matches!(self.wr.op, SendOp::Read { .. })
     }
 
-    pub(super) fn is_atomic(&self) -> bool {
+    pub(crate) fn is_atomic(&self) -> bool {
         matches!(self.wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
 }
 
 /// The WQEs, oldest first.
 #[derive(Default, Debug)]
-pub(super) struct SendQueue {
+pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
     head: u64,
     begun: u64,
+    /// WQEs that completed without a completion since the last one that had one.
+    silent: u32,
 }
 
 impl SendQueue {
-    pub(super) fn push(&mut self, wr: SendWr) {
+    pub(crate) fn push(&mut self, wr: SendWr) {
         self.wqes.push_back(Wqe::new(wr));
     }
 
-    /// Takes the oldest WQE off.
-    pub(super) fn pop(&mut self) -> Option<Wqe> {
+    /// The oldest WQE is done: takes it off, with a completion if it asked for one.
+    pub(crate) fn complete_oldest(&mut self, ctx: &mut Context<'_>) -> Option<Wqe> {
+        let wqe = self.pop()?;
+        if matches!(wqe.wr.op, SendOp::Send | SendOp::SendImm { .. } | SendOp::SendInv { .. }) {
+            ctx.count(Counter::RdmaSends);
+        }
+        if !ctx.init.sq_sig_all && !wqe.wr.flags.contains(SendFlags::SIGNALED) {
+            self.silent += 1;
+            return Some(wqe);
+        }
+        let byte_len = if wqe.is_read_or_atomic() { wqe.length as u32 } else { 0 };
+        self.finish(ctx, WorkDone { byte_len, ..done(&wqe, WcStatus::Success) });
+        Some(wqe)
+    }
+
+    /// The oldest WQE ends with an error, which makes a completion whether it asked for one or not. `false` if
+    /// there is none.
+    pub(crate) fn fail_oldest(&mut self, ctx: &mut Context<'_>, status: WcStatus, vendor_err: u32) -> bool {
+        let Some(wqe) = self.pop() else { return false };
+        self.finish(ctx, WorkDone { vendor_err, ..done(&wqe, status) });
+        true
+    }
+
+    /// Flushes what is left, in the order of posting.
+    pub(crate) fn flush(&mut self, ctx: &mut Context<'_>) {
+        // Each round takes a WQE off the queue.
+        while self.fail_oldest(ctx, WcStatus::WrFlushErr, 0) {}
+    }
+
+    fn finish(&mut self, ctx: &mut Context<'_>, done: WorkDone) {
+        ctx.complete_send(done, self.silent + 1);
+        self.silent = 0;
+    }
+
+    fn pop(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
         self.head += 1;
         self.begun = self.begun.max(self.head);
@@ -82,51 +119,67 @@ impl SendQueue {
     }
 
     /// Whether it is empty and keeps more memory than it should for long.
-    pub(super) fn is_oversized(&self) -> bool {
+    pub(crate) fn is_oversized(&self) -> bool {
         self.wqes.is_empty() && self.wqes.capacity() > IDLE_WQES
     }
 
     /// Gives memory back.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.wqes.shrink_to(IDLE_WQES);
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = SendQueue { head: self.head, begun: self.head, ..SendQueue::default() };
     }
 
     /// The next WQE to begin now has its PSNs.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         debug_assert!(self.begun < self.tail());
         self.begun += 1;
     }
 
-    pub(super) fn get(&self, sequence: u64) -> Option<&Wqe> {
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Wqe> {
         self.wqes.get(sequence.checked_sub(self.head)? as usize)
     }
 
-    pub(super) fn get_mut(&mut self, sequence: u64) -> Option<&mut Wqe> {
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Wqe> {
         self.wqes.get_mut(sequence.checked_sub(self.head)? as usize)
     }
 
     /// The oldest WQE, if it has been begun.
-    pub(super) fn oldest_begun(&self) -> Option<&Wqe> {
+    pub(crate) fn oldest_begun(&self) -> Option<&Wqe> {
         if self.head < self.begun { self.wqes.front() } else { None }
     }
 
     /// Number of the oldest WQE.
-    pub(super) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
     /// Number of the first WQE that has not been begun.
-    pub(super) fn begun(&self) -> u64 {
+    pub(crate) fn begun(&self) -> u64 {
         self.begun
     }
 
     /// Number of the next WQE to be posted.
-    pub(super) fn tail(&self) -> u64 {
+    pub(crate) fn tail(&self) -> u64 {
         self.head + self.wqes.len() as u64
+    }
+}
+
+fn done(wqe: &Wqe, status: WcStatus) -> WorkDone {
+    WorkDone::new(wqe.wr.wr_id, status, wc_opcode(&wqe.wr.op))
+}
+
+/// What a send operation's completion is called.
+fn wc_opcode(op: &SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendImm { .. } | SendOp::SendInv { .. } => WcOpcode::Send,
+        SendOp::Write { .. } | SendOp::WriteImm { .. } => WcOpcode::RdmaWrite,
+        SendOp::Read { .. } => WcOpcode::RdmaRead,
+        SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
+        SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+        SendOp::LocalInv { .. } => WcOpcode::LocalInv,
     }
 }
 
@@ -136,7 +189,6 @@ const IDLE_WQES: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SendFlags;
 
     fn wr(wr_id: u64) -> SendWr {
         let payload = Payload::Inline(Default::default());
