@@ -1,7 +1,7 @@
 //! QP attributes, as the verbs set and report them.
 
 use crate::{CqId, Path, PdId};
-use ferroce_wire::{Psn, Qpn};
+use ferroce_wire::{Psn, Qpn, Service};
 use std::fmt;
 
 /// Service type of a QP; the values are those of `enum ibv_qp_type`.
@@ -18,6 +18,18 @@ pub enum QpType {
     XrcIni = 9,
     /// XRC target.
     XrcTgt = 10,
+}
+
+impl QpType {
+    /// The service that its packets belong to.
+    pub const fn service(self) -> Service {
+        match self {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud => Service::Ud,
+            QpType::XrcIni | QpType::XrcTgt => Service::Xrc,
+        }
+    }
 }
 
 /// State of a QP; the values are those of `enum ibv_qp_state`.

@@ -10,7 +10,7 @@ use crate::{
     Completion, CqId, Nanos, Path, Profile, QpAttr, QpInit, Queue, Sge, TransmitSink, Wc, WcFlags, WcOpcode,
     WcStatus,
 };
-use ferroce_wire::{ICRC_LEN, Opcode, PacketHeader, Psn, Qpn};
+use ferroce_wire::{ICRC_LEN, Opcode, PacketHeader, Psn, Qpn, Service};
 
 /// What all QPs of a device share.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) enum Sent {
     Refused,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     pub(crate) fn count(&mut self, counter: Counter) {
         self.shared.counters.add(counter, 1);
     }
@@ -56,7 +56,7 @@ impl Context<'_> {
     }
 
     /// The path to the peer. Only a QP that has been given one gets as far as sending.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&'a Path> {
         self.attr.av.as_ref().map(|av| &av.path)
     }
 
@@ -65,14 +65,18 @@ impl Context<'_> {
         Local { regions: &self.shared.regions, pd: self.init.pd, sges }
     }
 
-    /// The header of a packet to the peer.
+    /// The header of a packet to the peer, whose opcode is the one that does in the QP's service what `opcode` does
+    /// in RC.
     pub(crate) fn header(&self, opcode: Opcode, psn: Psn) -> PacketHeader {
+        let opcode = match self.init.qp_type.service() {
+            Service::Rc => opcode,
+            // What a service does not have was refused before it came here.
+            service => opcode.in_service(service).unwrap_or(opcode),
+        };
         PacketHeader::new(opcode, self.attr.dest_qpn, psn).mig_req(self.shared.profile.mig_req)
     }
 
-    /// Puts one packet into the batch: the header, and what `fill` writes as payload.
-    ///
-    /// If `fill` fails nothing is sent.
+    /// Puts one packet to the peer into the batch.
     pub(crate) fn send<S, E>(
         &mut self,
         sink: &mut S,
@@ -83,8 +87,26 @@ impl Context<'_> {
     where
         S: TransmitSink,
     {
-        let len = header.packet_len(payload_len as usize);
         let Some(path) = self.path() else { return Ok(Sent::Nothing) };
+        self.send_on(path, sink, header, payload_len, fill)
+    }
+
+    /// Puts one packet on `path` into the batch: the header, and what `fill` writes as payload.
+    ///
+    /// If `fill` fails nothing is sent.
+    #[inline]
+    pub(crate) fn send_on<S, E>(
+        &mut self,
+        path: &Path,
+        sink: &mut S,
+        header: &PacketHeader,
+        payload_len: u32,
+        fill: impl FnOnce(&Self, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Sent, E>
+    where
+        S: TransmitSink,
+    {
+        let len = header.packet_len(payload_len as usize);
         let Some(room) = sink.reserve(path, len) else {
             self.count(Counter::PortXmitWait);
             return Ok(Sent::Refused);

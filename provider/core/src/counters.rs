@@ -148,6 +148,7 @@ counters! {
     DropStaleResponse, "drop_stale_response", "Dropped: a response to a request already complete or being repeated.";
     DropOutOfSequence, "drop_out_of_sequence", "Dropped: a request behind a loss that has been NAKed already.";
     DropDuplicate, "drop_duplicate", "Dropped: a repeated READ or atomic that can no longer be answered.";
+    DropUcMessage, "drop_uc_message", "Dropped: a packet of a UC message that was refused or has lost a packet.";
 }
 
 /// rxe's `hw_counters`, in rxe's order.

@@ -81,13 +81,12 @@ impl Device {
 
     /// Creates a QP in RESET.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, CreateQpError> {
-        if init.qp_type != QpType::Rc {
-            return Err(CreateQpError::UnsupportedType { qp_type: init.qp_type });
-        }
         let full = CreateQpError::TooManyQps { used: self.qps.len(), max: self.qps.capacity() };
         let qpn = self.qps.free_qpn().ok_or(full)?;
         let index = self.qps.index_of(qpn).ok_or(full)?;
-        self.qps.insert(index, Box::new(Qp::new(qpn, index, init, &self.shared)));
+        let qp = Qp::new(qpn, index, init, &self.shared);
+        let qp = qp.ok_or(CreateQpError::UnsupportedType { qp_type: init.qp_type })?;
+        self.qps.insert(index, Box::new(qp));
         Ok(qpn)
     }
 
@@ -299,7 +298,7 @@ fn parse_counter(error: &ParseError) -> Counter {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CreateQpError {
     /// The device has no QPs of that type.
-    #[error("this device has no {qp_type} QPs, only RC")]
+    #[error("this device has no {qp_type} QPs")]
     UnsupportedType {
         /// The type asked for.
         qp_type: QpType,

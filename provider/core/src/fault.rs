@@ -3,7 +3,7 @@
 //! Each variant's text becomes the [`crate::Event::Reason`] of the NAK or the error completion it causes.
 
 use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
-use crate::{AccessFlags, BadAddress, WcStatus};
+use crate::{AccessFlags, BadAddress, QpType, WcStatus};
 use ferroce_wire::{NakCode, Psn};
 use thiserror::Error;
 
@@ -27,6 +27,8 @@ pub(crate) enum RequesterFault {
     AtomicLength { length: u64 },
     #[error("the QP was given max_rd_atomic 0, so it can do no READ and no atomic")]
     NoReadAtomic,
+    #[error("{op} is nothing that QPs of type {qp_type} do")]
+    NotInService { op: &'static str, qp_type: QpType },
     #[error("the key cannot be invalidated: {0}")]
     Invalidate(#[from] InvalidateFault),
     #[error("{cause} at PSN {psn}, and all {retry_cnt} retries are used up")]
@@ -69,7 +71,9 @@ impl RequesterFault {
         match self {
             RequesterFault::Local(_) => WcStatus::LocProtErr,
             RequesterFault::TooLong { .. } | RequesterFault::AtomicLength { .. } => WcStatus::LocLenErr,
-            RequesterFault::NoReadAtomic | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
+            RequesterFault::NoReadAtomic
+            | RequesterFault::NotInService { .. }
+            | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
             RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
             RequesterFault::RnrRetriesExceeded { .. } => WcStatus::RnrRetryExcErr,
             RequesterFault::Remote { code: NakCode::InvalidRequest, .. } => WcStatus::RemInvReqErr,
@@ -88,6 +92,7 @@ impl RequesterFault {
             RequesterFault::AtomicLength { .. } => 0x04,
             RequesterFault::NoReadAtomic => 0x05,
             RequesterFault::Invalidate(_) => 0x06,
+            RequesterFault::NotInService { .. } => 0x0a,
             RequesterFault::RetriesExceeded { .. } => 0x10,
             RequesterFault::RnrRetriesExceeded { .. } => 0x11,
             RequesterFault::Remote { .. } => 0x12,

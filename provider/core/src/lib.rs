@@ -12,6 +12,7 @@ mod device;
 mod event;
 mod fault;
 mod gather;
+mod halves;
 mod inbound;
 mod memory;
 mod output;
@@ -29,6 +30,8 @@ mod sink;
 pub mod state;
 mod table;
 mod timers;
+mod uc;
+mod unreliable;
 mod work;
 
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};

@@ -1,17 +1,16 @@
-//! A queue pair: requester, responder, state and the way between them.
+//! A queue pair: its two halves, its state and the way between them.
 
 use crate::context::{Context, Sent, Shared};
 use crate::counters::Counter;
 use crate::fault::RequesterFault;
-use crate::requester::Requester;
-use crate::responder::{AnswerFault, Handled, Responder};
+use crate::halves::{Halves, Handled};
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::state::{self, Limits};
 use crate::{
     AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpState, RecvWr,
     SendWr, TransmitSink,
 };
-use ferroce_wire::{Packet, Qpn, Service};
+use ferroce_wire::{Packet, Qpn};
 
 /// A queue pair.
 #[derive(Debug)]
@@ -20,8 +19,7 @@ pub(crate) struct Qp {
     index: u32,
     init: QpInit,
     attr: QpAttr,
-    requester: Requester,
-    responder: Responder,
+    halves: Halves,
     /// A packet has come since the QP went to RTR (S-8).
     established: bool,
     /// SQD was entered and what had been begun is not finished.
@@ -33,19 +31,19 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(qpn: Qpn, index: u32, init: QpInit, shared: &Shared) -> Self {
-        Qp {
+    /// `None` for a type that the device does not have.
+    pub(crate) fn new(qpn: Qpn, index: u32, init: QpInit, shared: &Shared) -> Option<Self> {
+        Some(Qp {
             qpn,
             index,
             init,
             attr: QpAttr::default(),
-            requester: Requester::new(&shared.profile),
-            responder: Responder::default(),
+            halves: Halves::new(init.qp_type, &shared.profile)?,
             established: false,
             draining: false,
             closing: false,
             scheduled: false,
-        }
+        })
     }
 
     pub(crate) fn init(&self) -> &QpInit {
@@ -85,17 +83,16 @@ impl Qp {
             return Ok(());
         }
         state::apply(&mut self.attr, attr, mask);
-        let (mut ctx, requester, responder) = self.parts(now, shared);
+        let (mut ctx, halves) = self.parts(now, shared);
         match (from, to) {
             (_, QpState::Reset) => {
-                requester.reset(&mut ctx);
-                *responder = Responder::default();
+                halves.reset(&mut ctx);
                 self.established = false;
                 self.draining = false;
                 self.closing = false;
             }
-            (QpState::Init, QpState::Rtr) => responder.start(ctx.attr),
-            (QpState::Rtr, QpState::Rts) => requester.start(ctx.attr),
+            (QpState::Init, QpState::Rtr) => halves.start_responder(ctx.attr),
+            (QpState::Rtr, QpState::Rts) => halves.start_requester(ctx.attr),
             (QpState::Rts, QpState::Sqd) => {
                 self.draining = true;
                 self.check_drained(shared);
@@ -107,18 +104,18 @@ impl Qp {
     }
 
     pub(crate) fn post_send(&mut self, now: Nanos, wr: SendWr, shared: &mut Shared) {
-        let (mut ctx, requester, _) = self.parts(now, shared);
-        requester.post(wr);
-        if ctx.attr.qp_state == QpState::Err {
-            requester.flush(&mut ctx);
+        let (mut ctx, halves) = self.parts(now, shared);
+        halves.post_send(wr);
+        if matches!(ctx.attr.qp_state, QpState::Sqe | QpState::Err) {
+            halves.flush_send(&mut ctx);
         }
     }
 
     pub(crate) fn post_recv(&mut self, now: Nanos, wr: RecvWr, shared: &mut Shared) {
-        let (mut ctx, _, responder) = self.parts(now, shared);
-        responder.post(wr);
+        let (mut ctx, halves) = self.parts(now, shared);
+        halves.post_recv(wr);
         if ctx.attr.qp_state == QpState::Err {
-            responder.flush(&mut ctx);
+            halves.flush_recv(&mut ctx);
         }
     }
 
@@ -139,25 +136,23 @@ impl Qp {
             shared.output.raise(AsyncEvent::CommEst(self.qpn));
         }
         self.established = true;
-        let (mut ctx, requester, responder) = self.parts(now, shared);
-        if packet.opcode().is_response() {
-            let result = requester.handle_response(&mut ctx, packet, memory);
-            self.check_requester(now, result, shared);
-            self.check_drained(shared);
-        } else if responder.handle_request(&mut ctx, packet, memory) == Handled::Failed {
-            self.close(now, shared);
+        let (mut ctx, halves) = self.parts(now, shared);
+        match halves.handle_packet(&mut ctx, packet, memory) {
+            Ok(Handled::Done) => self.check_drained(shared),
+            Ok(Handled::Failed) => self.close(now, shared),
+            Err(fault) => self.fail_request(now, fault, shared),
         }
     }
 
     /// What is dropped without a word (P-2); the counter that says why.
     fn check_packet(&self, meta: &PacketMeta, packet: &Packet<'_>) -> Result<(), Counter> {
-        if packet.opcode().service() != Service::Rc {
+        if packet.opcode().service() != self.init.qp_type.service() {
             return Err(Counter::DropService);
         }
         let takes = match self.attr.qp_state {
             QpState::Rts | QpState::Sqd => true,
-            QpState::Rtr => packet.opcode().is_request(),
-            QpState::Reset | QpState::Init | QpState::Sqe | QpState::Err => false,
+            QpState::Rtr | QpState::Sqe => packet.opcode().is_request(),
+            QpState::Reset | QpState::Init | QpState::Err => false,
         };
         if !takes {
             return Err(Counter::DropState);
@@ -178,9 +173,10 @@ impl Qp {
 
     /// The QP's deadline has come.
     pub(crate) fn handle_deadline(&mut self, now: Nanos, shared: &mut Shared) {
-        let (mut ctx, requester, _) = self.parts(now, shared);
-        let result = requester.handle_deadline(&mut ctx);
-        self.check_requester(now, result, shared);
+        let (mut ctx, halves) = self.parts(now, shared);
+        if let Err(fault) = halves.handle_deadline(&mut ctx) {
+            self.fail_request(now, fault, shared);
+        }
     }
 
     /// Whether a turn might send something. It may say yes without need, but never no.
@@ -190,7 +186,7 @@ impl Qp {
             QpState::Err => self.closing,
             _ => false,
         };
-        (answers && self.responder.has_answer()) || self.requester.may_send(self.attr.qp_state)
+        (answers && self.halves.has_answer()) || self.halves.may_request(self.attr.qp_state)
     }
 
     /// One turn: a burst of requests, then a burst of answers, so that a short SEND and an ACK can leave together.
@@ -202,6 +198,7 @@ impl Qp {
         shared: &mut Shared,
     ) -> Turn {
         let requests = self.send_burst(shared, |qp, shared| qp.send_request(now, memory, sink, shared));
+        self.check_drained(shared);
         if requests.ended == Sent::Refused {
             return if requests.packets > 0 { Turn::CutShort } else { Turn::Refused };
         }
@@ -239,11 +236,11 @@ impl Qp {
         sink: &mut S,
         shared: &mut Shared,
     ) -> Sent {
-        let (mut ctx, requester, _) = self.parts(now, shared);
-        match requester.next_packet(&mut ctx, memory, sink) {
+        let (mut ctx, halves) = self.parts(now, shared);
+        match halves.next_request(&mut ctx, memory, sink) {
             Ok(sent) => sent,
             Err(fault) => {
-                self.check_requester(now, Err(fault), shared);
+                self.fail_request(now, fault, shared);
                 Sent::Nothing
             }
         }
@@ -256,11 +253,11 @@ impl Qp {
         sink: &mut S,
         shared: &mut Shared,
     ) -> Sent {
-        let (mut ctx, _, responder) = self.parts(now, shared);
-        match responder.next_answer(&mut ctx, memory, sink) {
+        let (mut ctx, halves) = self.parts(now, shared);
+        match halves.next_answer(&mut ctx, memory, sink) {
             Ok(sent) => sent,
-            Err(AnswerFault { psn, fault }) => {
-                responder.fail_answer(&mut ctx, fault, psn);
+            Err(fault) => {
+                halves.fail_answer(&mut ctx, fault);
                 self.close(now, shared);
                 // Only the NAK is left to send, which cannot fail.
                 self.send_answer(now, memory, sink, shared)
@@ -268,17 +265,21 @@ impl Qp {
         }
     }
 
-    fn check_requester(&mut self, now: Nanos, result: Result<(), RequesterFault>, shared: &mut Shared) {
-        let Err(fault) = result else { return };
+    /// The oldest send WQE fails, and the QP leaves its state for the one that its service has for that.
+    fn fail_request(&mut self, now: Nanos, fault: RequesterFault, shared: &mut Shared) {
         shared.output.explain(self.qpn, &fault);
-        let (mut ctx, requester, _) = self.parts(now, shared);
-        requester.fail_oldest(&mut ctx, fault);
-        self.enter_error(now, shared);
+        let (mut ctx, halves) = self.parts(now, shared);
+        if halves.fail_oldest(&mut ctx, fault) == QpState::Sqe {
+            halves.flush_send(&mut ctx);
+            self.leave_for(QpState::Sqe);
+        } else {
+            self.enter_error(now, shared);
+        }
     }
 
     /// SQD: everything begun may be complete now.
     fn check_drained(&mut self, shared: &mut Shared) {
-        if !self.draining || !self.requester.is_drained() {
+        if !self.draining || !self.halves.is_drained() {
             return;
         }
         self.draining = false;
@@ -290,7 +291,7 @@ impl Qp {
     /// To the error state, silently: nothing more is sent (S-9).
     fn enter_error(&mut self, now: Nanos, shared: &mut Shared) {
         if self.attr.qp_state != QpState::Err {
-            self.responder.silence();
+            self.halves.silence();
         }
         self.flush(now, shared);
     }
@@ -309,23 +310,24 @@ impl Qp {
     }
 
     /// The two halves, and what they work with.
-    fn parts<'a>(
-        &'a mut self,
-        now: Nanos,
-        shared: &'a mut Shared,
-    ) -> (Context<'a>, &'a mut Requester, &'a mut Responder) {
+    fn parts<'a>(&'a mut self, now: Nanos, shared: &'a mut Shared) -> (Context<'a>, &'a mut Halves) {
         let ctx =
             Context { now, qpn: self.qpn, index: self.index, init: &self.init, attr: &self.attr, shared };
-        (ctx, &mut self.requester, &mut self.responder)
+        (ctx, &mut self.halves)
     }
 
     fn flush(&mut self, now: Nanos, shared: &mut Shared) {
-        self.attr.qp_state = QpState::Err;
-        self.attr.cur_qp_state = QpState::Err;
+        self.leave_for(QpState::Err);
+        let (mut ctx, halves) = self.parts(now, shared);
+        halves.flush_send(&mut ctx);
+        halves.flush_recv(&mut ctx);
+    }
+
+    /// A fault, not a modify, changes the state.
+    fn leave_for(&mut self, state: QpState) {
+        self.attr.qp_state = state;
+        self.attr.cur_qp_state = state;
         self.draining = false;
-        let (mut ctx, requester, responder) = self.parts(now, shared);
-        requester.flush(&mut ctx);
-        responder.flush(&mut ctx);
     }
 }
 

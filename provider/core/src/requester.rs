@@ -17,7 +17,7 @@ mod window;
 use crate::context::Context;
 use crate::fault::RequesterFault;
 use crate::send_queue::SendQueue;
-use crate::{Nanos, Profile, QpAttr, QpState, SendWr};
+use crate::{Profile, QpAttr, QpState, SendWr};
 use ferroce_wire::Psn;
 use window::Window;
 
@@ -113,14 +113,8 @@ impl Requester {
                 Some(timeout) => ctx.set_deadline(ctx.now.saturating_add(timeout)),
                 None => ctx.clear_deadline(),
             }
-        } else if self.queue.is_oversized() {
-            // Memory of a burst is given back, but not between the bursts of a busy QP.
-            ctx.set_deadline(ctx.now.saturating_add(SHRINK_AFTER_NS));
         } else {
-            ctx.clear_deadline();
+            self.queue.rest(ctx);
         }
     }
 }
-
-/// How long an empty send queue keeps the memory of its busy times.
-const SHRINK_AFTER_NS: Nanos = 1_000_000_000;

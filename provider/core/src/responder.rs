@@ -18,7 +18,6 @@ use answers::Answer;
 pub(crate) use answers::AnswerFault;
 use ferroce_wire::{Psn, Qpn};
 use replay::Replay;
-pub(crate) use steps::Handled;
 
 /// One QP's receiving half.
 #[derive(Default, Debug)]

@@ -11,7 +11,7 @@
 use crate::context::{Context, WorkDone};
 use crate::counters::Counter;
 use crate::gather::total_length;
-use crate::{Payload, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
+use crate::{Nanos, Payload, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 use ferroce_wire::Psn;
 use std::collections::VecDeque;
 
@@ -118,14 +118,26 @@ impl SendQueue {
         Some(wqe)
     }
 
+    /// Plans to give memory back once the queue has been empty for long, or clears the QP's deadline.
+    pub(crate) fn rest(&self, ctx: &mut Context<'_>) {
+        if self.is_oversized() {
+            // Memory of a burst is given back, but not between the bursts of a busy QP.
+            ctx.set_deadline(ctx.now.saturating_add(SHRINK_AFTER_NS));
+        } else {
+            ctx.clear_deadline();
+        }
+    }
+
     /// Whether it is empty and keeps more memory than it should for long.
-    pub(crate) fn is_oversized(&self) -> bool {
+    fn is_oversized(&self) -> bool {
         self.wqes.is_empty() && self.wqes.capacity() > IDLE_WQES
     }
 
-    /// Gives memory back.
+    /// Gives memory back, if the queue is empty.
     pub(crate) fn shrink(&mut self) {
-        self.wqes.shrink_to(IDLE_WQES);
+        if self.is_oversized() {
+            self.wqes.shrink_to(IDLE_WQES);
+        }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -182,6 +194,9 @@ fn wc_opcode(op: &SendOp) -> WcOpcode {
         SendOp::LocalInv { .. } => WcOpcode::LocalInv,
     }
 }
+
+/// How long an empty queue keeps the memory of its busy times.
+const SHRINK_AFTER_NS: Nanos = 1_000_000_000;
 
 /// WQEs that an idle queue may keep room for.
 const IDLE_WQES: usize = 8;

@@ -1,5 +1,8 @@
 //! Work requests, as an application posts them.
 
+use crate::QpType;
+use crate::request::opcode;
+use ferroce_wire::Position;
 use smallvec::SmallVec;
 
 bitflags::bitflags! {
@@ -64,6 +67,34 @@ pub enum SendOp {
     FetchAdd { va: u64, rkey: u32, add: u64 },
     /// Invalidate a local key.
     LocalInv { rkey: u32 },
+}
+
+impl SendOp {
+    /// What people call it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            SendOp::Send => "SEND",
+            SendOp::SendImm { .. } => "SEND with immediate",
+            SendOp::SendInv { .. } => "SEND with invalidate",
+            SendOp::Write { .. } => "RDMA WRITE",
+            SendOp::WriteImm { .. } => "RDMA WRITE with immediate",
+            SendOp::Read { .. } => "RDMA READ",
+            SendOp::CompareSwap { .. } => "compare and swap",
+            SendOp::FetchAdd { .. } => "fetch and add",
+            SendOp::LocalInv { .. } => "local invalidate",
+        }
+    }
+
+    /// Whether QPs of `qp_type` do it (ibv_post_send(3)).
+    ///
+    /// On UC the man page also has SEND with invalidate, for which the service has no opcode (IBTA 9.2, table 35).
+    pub fn is_sent_by(&self, qp_type: QpType) -> bool {
+        match (qp_type, self) {
+            (QpType::XrcTgt, _) | (QpType::Ud, SendOp::LocalInv { .. }) => false,
+            (_, SendOp::LocalInv { .. }) => true,
+            _ => opcode(self, Position::Only).in_service(qp_type.service()).is_some(),
+        }
+    }
 }
 
 /// A send work request.

@@ -6,13 +6,13 @@ use ferroce_core::{Payload, QpCaps, QpType, RecvWr, SendOp, SendWr, Sge};
 
 /// Checks a send work request against its QP. Keys are checked when it is executed, as on a card.
 pub(crate) fn check_send(qp_type: QpType, caps: &QpCaps, wr: &SendWr) -> Result<(), PostCause> {
-    if !is_supported(qp_type, &wr.op) {
-        return Err(PostCause::OpNotSupported(name(&wr.op)));
+    if !wr.op.is_sent_by(qp_type) {
+        return Err(PostCause::OpNotSupported(wr.op.name()));
     }
     match &wr.payload {
         Payload::Inline(bytes) => {
             if !takes_inline(&wr.op) {
-                return Err(PostCause::InlineNotAllowed(name(&wr.op)));
+                return Err(PostCause::InlineNotAllowed(wr.op.name()));
             }
             check_inline(caps, bytes.len() as u64)
         }
@@ -39,38 +39,11 @@ fn check_sges(sges: &[Sge], limit: u32) -> Result<(), PostCause> {
     if length > MAX_MSG_SIZE { Err(PostCause::TooLong { length, limit: MAX_MSG_SIZE }) } else { Ok(()) }
 }
 
-/// Which operations a service has (IBTA table 49, o-clauses left out).
-fn is_supported(qp_type: QpType, op: &SendOp) -> bool {
-    match qp_type {
-        QpType::Rc | QpType::XrcIni => true,
-        QpType::Uc => matches!(
-            op,
-            SendOp::Send | SendOp::SendImm { .. } | SendOp::Write { .. } | SendOp::WriteImm { .. }
-        ),
-        QpType::Ud => matches!(op, SendOp::Send | SendOp::SendImm { .. }),
-        QpType::XrcTgt => false,
-    }
-}
-
 fn takes_inline(op: &SendOp) -> bool {
     !matches!(
         op,
         SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::LocalInv { .. }
     )
-}
-
-fn name(op: &SendOp) -> &'static str {
-    match op {
-        SendOp::Send => "SEND",
-        SendOp::SendImm { .. } => "SEND with immediate",
-        SendOp::SendInv { .. } => "SEND with invalidate",
-        SendOp::Write { .. } => "RDMA WRITE",
-        SendOp::WriteImm { .. } => "RDMA WRITE with immediate",
-        SendOp::Read { .. } => "RDMA READ",
-        SendOp::CompareSwap { .. } => "compare and swap",
-        SendOp::FetchAdd { .. } => "fetch and add",
-        SendOp::LocalInv { .. } => "local invalidate",
-    }
 }
 
 #[cfg(test)]

@@ -17,9 +17,7 @@ impl Requester {
             return Ok(());
         }
         if !self.is_waiting() {
-            if self.queue.is_oversized() {
-                self.queue.shrink();
-            }
+            self.queue.shrink();
             return Ok(());
         }
         ctx.count(Counter::LocalAckTimeoutErr);

@@ -6,18 +6,10 @@ use super::replay::{Kind, Resource, Span};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::ResponderFault;
+use crate::halves::Handled;
 use crate::inbound::{ATOMIC_LEN, address_fault, check_enabled, check_max, check_rkey, remote};
 use crate::{Memory, PdId};
 use ferroce_wire::{Opcode, Operation, Packet, Psn};
-
-/// What became of a request packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Handled {
-    /// It was executed, answered again, or dropped; whatever is to be sent waits.
-    Done,
-    /// The QP is to go to the error state; the NAK waits to be sent.
-    Failed,
-}
 
 impl Responder {
     /// Step 1: the PSN (P-3, P-4, P-6).

@@ -21,6 +21,7 @@ pub const ALL_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
 /// How a QP under test is set up. The defaults are those of a quick connection.
 #[derive(Clone)]
 pub struct Setup {
+    pub qp_type: QpType,
     pub mtu: PathMtu,
     pub sq_psn: u32,
     pub rq_psn: u32,
@@ -35,9 +36,31 @@ pub struct Setup {
     pub profile: Profile,
 }
 
+impl Setup {
+    /// The same for a QP of another type.
+    pub fn of(qp_type: QpType) -> Setup {
+        Setup { qp_type, ..Setup::default() }
+    }
+
+    /// Those of `mask` that a QP of this type takes.
+    fn taken(&self, mask: QpAttrMask) -> QpAttrMask {
+        let reliable = QpAttrMask::MAX_DEST_RD_ATOMIC
+            | QpAttrMask::MIN_RNR_TIMER
+            | QpAttrMask::TIMEOUT
+            | QpAttrMask::RETRY_CNT
+            | QpAttrMask::RNR_RETRY
+            | QpAttrMask::MAX_QP_RD_ATOMIC;
+        match self.qp_type {
+            QpType::Uc => mask - reliable,
+            _ => mask,
+        }
+    }
+}
+
 impl Default for Setup {
     fn default() -> Self {
         Setup {
+            qp_type: QpType::Rc,
             mtu: PathMtu::Mtu1024,
             sq_psn: 0,
             rq_psn: 0,
@@ -133,7 +156,7 @@ impl End {
             | QpAttrMask::RQ_PSN
             | QpAttrMask::MAX_DEST_RD_ATOMIC
             | QpAttrMask::MIN_RNR_TIMER;
-        self.modify(0, attr, mask);
+        self.modify(0, attr, self.setup.taken(mask));
     }
 
     pub fn enter_rts(&mut self) {
@@ -151,7 +174,7 @@ impl End {
             | QpAttrMask::RETRY_CNT
             | QpAttrMask::RNR_RETRY
             | QpAttrMask::MAX_QP_RD_ATOMIC;
-        self.modify(0, attr, mask);
+        self.modify(0, attr, self.setup.taken(mask));
     }
 
     pub fn state(&self) -> QpState {
@@ -232,7 +255,7 @@ impl End {
 
 pub fn init(setup: &Setup) -> QpInit {
     QpInit {
-        qp_type: QpType::Rc,
+        qp_type: setup.qp_type,
         pd: PD,
         send_cq: SEND_CQ,
         recv_cq: RECV_CQ,

@@ -15,3 +15,4 @@ mod requester;
 mod responder;
 mod scheduling;
 mod states;
+mod uc;

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use ferroce_wire::icrc;
-use ferroce_wire::{ICRC_LEN, NakCode, Opcode, Packet, PacketHeader, Psn, Qpn, Syndrome};
+use ferroce_wire::{ICRC_LEN, NakCode, Opcode, Packet, PacketHeader, Psn, Qpn, Service, Syndrome};
 use std::net::IpAddr;
 
 /// One packet, without the fields that the script does not care for.
@@ -129,6 +129,26 @@ impl Shot {
 
     pub fn header(mut self, change: impl FnOnce(PacketHeader) -> PacketHeader) -> Shot {
         self.header = change(self.header);
+        self
+    }
+
+    /// The same operation in another service, with AckReq only where there are acknowledgements.
+    pub fn in_service(mut self, service: Service) -> Shot {
+        let mut bytes = vec![0; self.header.packet_len(0)];
+        self.header.write(&mut bytes, 0);
+        let packet = Packet::parse(&bytes).expect("a packet");
+        let bth = packet.bth();
+        let opcode = packet.opcode().in_service(service).expect("the service has it");
+        let mut header = PacketHeader::new(opcode, Qpn::new(0), bth.psn())
+            .solicited(bth.solicited())
+            .ack_req(bth.ack_req() && service != Service::Uc);
+        if let Some(reth) = packet.reth() {
+            header = header.reth(reth.va(), reth.rkey(), reth.dma_length());
+        }
+        if let Some(imm) = packet.imm() {
+            header = header.imm(imm);
+        }
+        self.header = header;
         self
     }
 

@@ -3,7 +3,7 @@
 use crate::end::{End, Setup};
 use crate::shot::{MTU, Shot, describe};
 use ferroce_core::{Counter, Nanos, PathMtu};
-use ferroce_wire::{Packet, Psn, Qpn};
+use ferroce_wire::{Packet, Psn, Qpn, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -35,8 +35,14 @@ impl Solo {
         self.end.keys.rkey
     }
 
-    /// The peer sends a packet.
+    /// The peer sends a packet, of the QP's service whatever service it is written in.
     pub fn rx(&mut self, shot: Shot) -> &mut Solo {
+        let shot = self.in_service(shot);
+        self.rx_as_it_is(shot)
+    }
+
+    /// The peer sends exactly this packet.
+    pub fn rx_as_it_is(&mut self, shot: Shot) -> &mut Solo {
         let bytes = shot.bytes(PEER, self.end.address, self.end.qpn);
         self.rx_bytes(&bytes)
     }
@@ -52,9 +58,16 @@ impl Solo {
     pub fn tx(&mut self, shot: Shot) -> &mut Solo {
         self.poll();
         let sent = self.outbox.pop_front().expect("the device sends nothing");
-        let expected = shot.bytes(self.end.address, PEER, PEER_QPN);
+        let expected = self.in_service(shot).bytes(self.end.address, PEER, PEER_QPN);
         assert_eq!(describe(&sent), describe(&expected));
         self
+    }
+
+    fn in_service(&self, shot: Shot) -> Shot {
+        match self.end.setup.qp_type.service() {
+            Service::Rc => shot,
+            service => shot.in_service(service),
+        }
     }
 
     /// The device sends a packet with this payload next, whatever else it is.

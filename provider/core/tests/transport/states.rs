@@ -216,8 +216,8 @@ fn qpns_run_out_with_a_message_and_never_include_the_reserved_ones() {
         assert_eq!(qpns, expected);
         assert!(matches!(error, CreateQpError::TooManyQps { max: 16, .. }));
     }
-    let uc = ferroce_core::QpInit { qp_type: QpType::Uc, ..init(&Setup::default()) };
-    assert_eq!(device(0, 16, 3).create_qp(uc), Err(CreateQpError::UnsupportedType { qp_type: QpType::Uc }));
+    let ud = init(&Setup::of(QpType::Ud));
+    assert_eq!(device(0, 16, 3).create_qp(ud), Err(CreateQpError::UnsupportedType { qp_type: QpType::Ud }));
 }
 
 /// Handed case D6.

@@ -1,0 +1,186 @@
+//! The two halves of a QP, sending and receiving, by service: the one place where the services are told apart.
+
+use crate::context::{Context, Sent};
+use crate::fault::RequesterFault;
+use crate::requester::Requester;
+use crate::responder::{AnswerFault, Responder};
+use crate::uc::{self, Uc};
+use crate::{Memory, Profile, QpAttr, QpState, QpType, RecvWr, SendWr, TransmitSink, unreliable};
+use ferroce_wire::Packet;
+
+/// A requester and a responder.
+#[derive(Debug)]
+pub(crate) enum Halves {
+    /// RC.
+    Reliable(Requester, Responder),
+    /// UC.
+    Uc(unreliable::Requester<Uc>, uc::Responder),
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handled {
+    /// It was executed, answered again, or dropped; whatever is to be sent waits.
+    Done,
+    /// The QP is to go to the error state; a NAK may wait to be sent.
+    Failed,
+}
+
+/// Calls the same method of a half, whatever its service.
+macro_rules! each {
+    ($halves:expr, ($requester:pat, $responder:pat) => $call:expr) => {
+        match $halves {
+            Halves::Reliable($requester, $responder) => $call,
+            Halves::Uc($requester, $responder) => $call,
+        }
+    };
+}
+
+impl Halves {
+    /// `None` for a type that the device does not have.
+    pub(crate) fn new(qp_type: QpType, profile: &Profile) -> Option<Halves> {
+        match qp_type {
+            QpType::Rc => Some(Halves::Reliable(Requester::new(profile), Responder::default())),
+            QpType::Uc => Some(Halves::Uc(Default::default(), Default::default())),
+            QpType::Ud | QpType::XrcIni | QpType::XrcTgt => None,
+        }
+    }
+
+    /// INIT→RTR.
+    pub(crate) fn start_responder(&mut self, attr: &QpAttr) {
+        each!(self, (_, responder) => responder.start(attr));
+    }
+
+    /// RTR→RTS.
+    pub(crate) fn start_requester(&mut self, attr: &QpAttr) {
+        each!(self, (requester, _) => requester.start(attr));
+    }
+
+    /// To RESET: both queues are emptied without completions (S-5).
+    pub(crate) fn reset(&mut self, ctx: &mut Context<'_>) {
+        each!(self, (requester, responder) => {
+            requester.reset(ctx);
+            *responder = Default::default();
+        });
+    }
+
+    pub(crate) fn post_send(&mut self, wr: SendWr) {
+        each!(self, (requester, _) => requester.post(wr));
+    }
+
+    pub(crate) fn post_recv(&mut self, wr: RecvWr) {
+        each!(self, (_, responder) => responder.post(wr));
+    }
+
+    /// Takes a packet of the service.
+    ///
+    /// # Errors
+    /// It is a response that ends the oldest send WQE.
+    #[inline]
+    pub(crate) fn handle_packet(
+        &mut self,
+        ctx: &mut Context<'_>,
+        packet: &Packet<'_>,
+        memory: &impl Memory,
+    ) -> Result<Handled, RequesterFault> {
+        match self {
+            Halves::Reliable(requester, _) if packet.opcode().is_response() => {
+                requester.handle_response(ctx, packet, memory).map(|()| Handled::Done)
+            }
+            Halves::Reliable(_, responder) => Ok(responder.handle_request(ctx, packet, memory)),
+            Halves::Uc(_, responder) => Ok(responder.handle_request(ctx, packet, memory)),
+        }
+    }
+
+    /// The QP's deadline has come.
+    pub(crate) fn handle_deadline(&mut self, ctx: &mut Context<'_>) -> Result<(), RequesterFault> {
+        match self {
+            Halves::Reliable(requester, _) => requester.handle_deadline(ctx),
+            Halves::Uc(requester, _) => {
+                requester.handle_deadline();
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a turn might send a request in `state`. It may say yes without need, but never no.
+    pub(crate) fn may_request(&self, state: QpState) -> bool {
+        each!(self, (requester, _) => requester.may_send(state))
+    }
+
+    /// Whether there is something to answer.
+    pub(crate) fn has_answer(&self) -> bool {
+        match self {
+            Halves::Reliable(_, responder) => responder.has_answer(),
+            Halves::Uc(..) => false,
+        }
+    }
+
+    /// Sends the next request packet.
+    ///
+    /// # Errors
+    /// The oldest send WQE cannot be done.
+    #[inline]
+    pub(crate) fn next_request<S: TransmitSink>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        memory: &impl Memory,
+        sink: &mut S,
+    ) -> Result<Sent, RequesterFault> {
+        each!(self, (requester, _) => requester.next_packet(ctx, memory, sink))
+    }
+
+    /// Sends the next answer.
+    ///
+    /// # Errors
+    /// The memory of a READ is not to be had any more.
+    #[inline]
+    pub(crate) fn next_answer<S: TransmitSink>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        memory: &impl Memory,
+        sink: &mut S,
+    ) -> Result<Sent, AnswerFault> {
+        match self {
+            Halves::Reliable(_, responder) => responder.next_answer(ctx, memory, sink),
+            Halves::Uc(..) => Ok(Sent::Nothing),
+        }
+    }
+
+    /// An answer cannot be sent.
+    pub(crate) fn fail_answer(&mut self, ctx: &mut Context<'_>, fault: AnswerFault) {
+        if let Halves::Reliable(_, responder) = self {
+            responder.fail_answer(ctx, fault.fault, fault.psn);
+        }
+    }
+
+    /// Nothing more is answered.
+    pub(crate) fn silence(&mut self) {
+        if let Halves::Reliable(_, responder) = self {
+            responder.silence();
+        }
+    }
+
+    /// Whether every send WQE that was begun is complete.
+    pub(crate) fn is_drained(&self) -> bool {
+        each!(self, (requester, _) => requester.is_drained())
+    }
+
+    /// The oldest send WQE fails; the state that this takes the QP to (IBTA 10.7.2.2): of the reliable services to
+    /// the error state, of the others to SQE (S-2).
+    pub(crate) fn fail_oldest(&mut self, ctx: &mut Context<'_>, fault: RequesterFault) -> QpState {
+        each!(self, (requester, _) => requester.fail_oldest(ctx, fault));
+        match self {
+            Halves::Reliable(..) => QpState::Err,
+            Halves::Uc(..) => QpState::Sqe,
+        }
+    }
+
+    pub(crate) fn flush_send(&mut self, ctx: &mut Context<'_>) {
+        each!(self, (requester, _) => requester.flush(ctx));
+    }
+
+    pub(crate) fn flush_recv(&mut self, ctx: &mut Context<'_>) {
+        each!(self, (_, responder) => responder.flush(ctx));
+    }
+}
