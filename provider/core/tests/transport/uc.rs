@@ -183,7 +183,9 @@ fn a_message_without_a_receive_is_dropped_whole() {
 /// Class D: every fault of a request is dropped, and the QP serves the next message (transport.md 3.5, P-29).
 #[test]
 fn faulty_requests_are_dropped_without_a_word() {
-    let cases: [(&str, fn(u32) -> Shot); 10] = [
+    /// What the reason says, and the packet, made with the right R_Key.
+    type Case = (&'static str, fn(u32) -> Shot);
+    let cases: [Case; 10] = [
         ("is stale", |rkey| write_only(0, 0, rkey ^ 1, 10)),
         ("R_Key: ", |rkey| write_only(0, 1 << 30, rkey, 10)),
         ("announced 10 bytes", |rkey| write_only(0, 0, rkey, 20).reth(0, rkey, 10)),
