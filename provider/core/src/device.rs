@@ -10,10 +10,10 @@ use crate::table::QpTable;
 use crate::timers::Deadlines;
 use crate::{
     Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, Profile, QpAttr, QpAttrMask, QpInit,
-    QpState, QpType, RecvWr, SendWr, TransmitSink,
+    QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
 };
 use ferroce_wire::icrc::{self, IpContext};
-use ferroce_wire::{Packet, ParseError, Qpn};
+use ferroce_wire::{Packet, ParseError, Psn, Qpn};
 use std::net::IpAddr;
 use thiserror::Error;
 
@@ -122,6 +122,16 @@ impl Device {
     /// The state of a QP.
     pub fn qp_state(&self, qpn: Qpn) -> Option<QpState> {
         self.qp(qpn).map(Qp::state)
+    }
+
+    /// What a QP is doing.
+    pub fn snapshot(&self, qpn: Qpn) -> Option<QpSnapshot> {
+        self.qp(qpn).map(Qp::snapshot)
+    }
+
+    /// The number of the send WR, begun and not complete, that has `psn` among its PSNs.
+    pub fn wr_at(&self, qpn: Qpn, psn: Psn) -> Option<u64> {
+        self.qp(qpn)?.wr_at(psn)
     }
 
     /// Posts a send WR. The caller has seen to the state and the room in the queue; in ERR it is flushed at once,

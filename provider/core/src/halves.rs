@@ -5,8 +5,8 @@ use crate::fault::RequesterFault;
 use crate::requester::Requester;
 use crate::responder::{AnswerFault, Responder};
 use crate::uc::{self, Uc};
-use crate::{Memory, Profile, QpAttr, QpState, QpType, RecvWr, SendWr, TransmitSink, unreliable};
-use ferroce_wire::Packet;
+use crate::{Memory, Profile, QpAttr, QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink, unreliable};
+use ferroce_wire::{Packet, Psn};
 
 /// A requester and a responder.
 #[derive(Debug)]
@@ -159,6 +159,21 @@ impl Halves {
         if let Halves::Reliable(_, responder) = self {
             responder.silence();
         }
+    }
+
+    pub(crate) fn snapshot(&self, state: QpState) -> QpSnapshot {
+        let (requester, responder) = match self {
+            Halves::Reliable(requester, responder) => {
+                (Some(requester.snapshot()), Some(responder.snapshot()))
+            }
+            Halves::Uc(..) => (None, None),
+        };
+        QpSnapshot { state, requester, responder }
+    }
+
+    /// The number of the send WR that has `psn` among its PSNs.
+    pub(crate) fn wr_at(&self, psn: Psn) -> Option<u64> {
+        each!(self, (requester, _) => requester.wr_at(psn))
     }
 
     /// Whether every send WQE that was begun is complete.

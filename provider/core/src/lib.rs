@@ -27,6 +27,7 @@ mod responder;
 mod schedule;
 mod send_queue;
 mod sink;
+mod snapshot;
 pub mod state;
 mod table;
 mod timers;
@@ -47,6 +48,7 @@ pub use regions::{
     RegionSpec, Regions, RegisterError, RemoteFault,
 };
 pub use sink::TransmitSink;
+pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};
 pub use state::ModifyQpError;
 pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};

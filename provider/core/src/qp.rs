@@ -7,10 +7,10 @@ use crate::halves::{Halves, Handled};
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::state::{self, Limits};
 use crate::{
-    AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpState, RecvWr,
-    SendWr, TransmitSink,
+    AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot, QpState,
+    RecvWr, SendWr, TransmitSink,
 };
-use ferroce_wire::{Packet, Qpn};
+use ferroce_wire::{Packet, Psn, Qpn};
 
 /// A queue pair.
 #[derive(Debug)]
@@ -56,6 +56,14 @@ impl Qp {
 
     pub(crate) fn query(&self) -> QpAttr {
         state::query(&self.attr, self.attr.qp_state, self.draining)
+    }
+
+    pub(crate) fn snapshot(&self) -> QpSnapshot {
+        self.halves.snapshot(self.attr.qp_state)
+    }
+
+    pub(crate) fn wr_at(&self, psn: Psn) -> Option<u64> {
+        self.halves.wr_at(psn)
     }
 
     /// `ibv_modify_qp(3)`: all of it, or nothing and the reason.

@@ -17,7 +17,7 @@ mod window;
 use crate::context::Context;
 use crate::fault::RequesterFault;
 use crate::send_queue::SendQueue;
-use crate::{Profile, QpAttr, QpState, SendWr};
+use crate::{Profile, QpAttr, QpState, RequesterSnapshot, SendWr};
 use ferroce_wire::Psn;
 use window::Window;
 
@@ -99,6 +99,25 @@ impl Requester {
     /// Whether every WQE that was begun is complete.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.head() == self.queue.begun()
+    }
+
+    pub(crate) fn snapshot(&self) -> RequesterSnapshot {
+        RequesterSnapshot {
+            unacked: self.unacked,
+            next: self.next,
+            high: self.high,
+            wqes: self.queue.len(),
+            begun: (self.queue.begun() - self.queue.head()) as usize,
+            reads_outstanding: self.reads_outstanding,
+            in_flight: self.in_flight,
+            window: self.window.size(),
+            rnr_waiting: self.rnr_waiting,
+        }
+    }
+
+    /// The number of the WR that has `psn` among its PSNs.
+    pub(crate) fn wr_at(&self, psn: Psn) -> Option<u64> {
+        self.queue.holder(psn).map(|wqe| wqe.wr.wr_id)
     }
 
     /// Whether something was sent, since the requester last went back, and not answered.

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::{Class, ResponderFault};
 use crate::inbound::Inbound;
-use crate::{AsyncEvent, QpAttr, RecvWr};
+use crate::{AsyncEvent, QpAttr, RecvWr, ResponderSnapshot};
 use answers::Answer;
 pub(crate) use answers::AnswerFault;
 use ferroce_wire::{Psn, Qpn};
@@ -48,6 +48,10 @@ impl Responder {
     /// Takes a receive WR. In the error state the caller flushes next.
     pub(crate) fn post(&mut self, wr: RecvWr) {
         self.inbound.receives.post(wr);
+    }
+
+    pub(crate) fn snapshot(&self) -> ResponderSnapshot {
+        ResponderSnapshot { expected: self.expected, msn: self.msn }
     }
 
     /// What the fault of a request does: the answer it calls for, and the receive WQE or the event that carries it

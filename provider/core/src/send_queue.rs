@@ -163,6 +163,16 @@ impl SendQueue {
         if self.head < self.begun { self.wqes.front() } else { None }
     }
 
+    /// The WQE that has been begun with `psn` among its PSNs.
+    pub(crate) fn holder(&self, psn: Psn) -> Option<&Wqe> {
+        self.wqes.iter().take((self.begun - self.head) as usize).find(|wqe| wqe.holds(psn))
+    }
+
+    /// WQEs in it.
+    pub(crate) fn len(&self) -> usize {
+        self.wqes.len()
+    }
+
     /// Number of the oldest WQE.
     pub(crate) fn head(&self) -> u64 {
         self.head

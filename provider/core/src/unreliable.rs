@@ -53,6 +53,11 @@ impl<S: Unreliable> Requester<S> {
         }
     }
 
+    /// The number of the WR that has `psn` among its PSNs.
+    pub(crate) fn wr_at(&self, psn: Psn) -> Option<u64> {
+        self.queue.holder(psn).map(|wqe| wqe.wr.wr_id)
+    }
+
     /// Whether every WQE that was begun is complete.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.head() == self.queue.begun()

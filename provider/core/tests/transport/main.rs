@@ -14,5 +14,6 @@ mod operations;
 mod requester;
 mod responder;
 mod scheduling;
+mod snapshot;
 mod states;
 mod uc;
