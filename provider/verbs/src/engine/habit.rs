@@ -15,6 +15,12 @@ const WATCH_AFTER_MISTAKE_NS: std::ops::RangeInclusive<Nanos> = 1_000_000..=100_
 const WATCH_AFTER_ARM_NS: Nanos = 10_000_000;
 /// An application that polled so long ago, at most, is polling still.
 const STILL_POLLING_NS: Nanos = 20_000;
+/// An application that has not polled for so long leaves the network to the thread: it waits for an event, or is a
+/// passive peer.
+const PASSIVE_AFTER_NS: Nanos = 1_000_000;
+/// How long the thread looks for the next packet before it sleeps, when the application is passive: about what falling
+/// asleep and being woken costs.
+const SPIN_NS: Nanos = 20_000;
 /// Wakes in vain after which a watch ends.
 const WAKES_IN_VAIN: u32 = 4;
 
@@ -46,6 +52,14 @@ pub(super) struct Found {
 /// Whether an application that last polled at `assisted_at` is at it still, so that the packets are better left to it.
 pub(super) fn is_polling(now: Nanos, assisted_at: Nanos) -> bool {
     assisted_at != 0 && now.saturating_sub(assisted_at) < STILL_POLLING_NS
+}
+
+/// Whether to look again for packets before sleeping, as the last came at `received_at` and the application last polled
+/// at `assisted_at`. One that polls now and then may need this processor to see what has come.
+pub(super) fn spins(now: Nanos, received_at: Nanos, assisted_at: Nanos) -> bool {
+    received_at != 0
+        && now.saturating_sub(received_at) < SPIN_NS
+        && now.saturating_sub(assisted_at) >= PASSIVE_AFTER_NS
 }
 
 impl Habit {
@@ -108,6 +122,15 @@ mod tests {
             received = 0;
             *now += 100_000;
         }
+    }
+
+    #[test]
+    fn it_spins_after_a_packet_for_a_passive_application_only() {
+        let now = 10 * PASSIVE_AFTER_NS;
+        assert!(spins(now, now - SPIN_NS + 1, now - PASSIVE_AFTER_NS));
+        assert!(!spins(now, now - SPIN_NS, now - PASSIVE_AFTER_NS));
+        assert!(!spins(now, now - SPIN_NS + 1, now - PASSIVE_AFTER_NS + 1));
+        assert!(!spins(SPIN_NS / 2, 0, 0), "nothing has ever come");
     }
 
     #[test]

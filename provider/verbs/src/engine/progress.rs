@@ -6,7 +6,7 @@
 //! polls. [`Habit`] decides which.
 
 use super::Inner;
-use super::habit::{Found, Habit, NAP_NS, is_polling};
+use super::habit::{Found, Habit, NAP_NS, is_polling, spins};
 use super::round::Moved;
 use crate::error::Error;
 use ferroce_core::Nanos;
@@ -153,6 +153,7 @@ impl Inner {
     pub(super) fn run_thread(&self, mut watched: Watched) {
         let mut habit = Habit::default();
         let mut woken = Woken::default();
+        let mut received_at = 0;
         while !self.progress.stop.load(Ordering::SeqCst) {
             let polled = is_polling(self.now(), self.progress.assisted_at.load(Ordering::Relaxed));
             let moved = match self.state.try_lock() {
@@ -169,7 +170,11 @@ impl Inner {
                 armed_at: self.progress.armed_at.load(Ordering::SeqCst),
             };
             let naps = habit.naps(now, found);
-            if moved.received > 0 && !naps {
+            if moved.received > 0 {
+                received_at = now;
+            }
+            let assisted_at = self.progress.assisted_at.load(Ordering::Relaxed);
+            if !naps && (moved.received > 0 || spins(now, received_at, assisted_at)) {
                 woken = Woken::default();
                 continue;
             }
