@@ -1,14 +1,12 @@
 //! `make demo`: two unmodified programs of perftest, each as a pair of processes that talk RoCEv2 on this host.
 
-mod listening;
-mod pair;
+use std::time::Duration;
 
 use anyhow::Result;
+use ferroce_pair::{Pair, User};
 
 use crate::report;
 use crate::workspace::Workspace;
-
-use pair::{Pair, User};
 
 /// Runs the pairs and says what happened.
 ///
@@ -16,16 +14,21 @@ use pair::{Pair, User};
 /// When a program fails or does not end in time; the text holds what it said.
 pub fn run(workspace: &Workspace) -> Result<()> {
     let ferroce = workspace.tree().command();
-    let user = User::choose(&ferroce);
-    for pair in [BANDWIDTH, LATENCY] {
+    let user = User::choose(&[&ferroce]);
+    for scene in [BANDWIDTH, LATENCY] {
         report::line("");
-        report::heading(pair.title);
-        report::line(pair.before);
-        let run = pair.run(&ferroce, &user)?;
+        report::heading(scene.title);
+        report::line(scene.before);
+        let options = scene.options.iter().map(|option| (*option).to_owned()).collect();
+        let pair = Pair { program: scene.program, options };
+        let spinner = report::spinner(format!("{} is running", scene.program));
+        let run = pair.run(&ferroce, user, PATIENCE);
+        spinner.finish_and_clear();
+        let run = run?;
         report::shell(format_args!("{}   (server)", run.server_command));
         report::shell(&run.client_command);
         report::line(run.output.trim_end());
-        report::line(pair.after);
+        report::line(scene.after);
     }
     report::line("");
     report::line(user.remark());
@@ -33,7 +36,19 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-const BANDWIDTH: Pair = Pair {
+/// A pair of programs and how to explain it.
+struct Scene {
+    title: &'static str,
+    program: &'static str,
+    /// The same on both sides.
+    options: &'static [&'static str],
+    /// What is about to happen.
+    before: &'static str,
+    /// What happened.
+    after: &'static str,
+}
+
+const BANDWIDTH: Scene = Scene {
     title: "bandwidth: ib_write_bw",
     program: "ib_write_bw",
     options: &[],
@@ -47,7 +62,7 @@ const BANDWIDTH: Pair = Pair {
     server program itself slept: with RDMA WRITE only the library works for it.",
 };
 
-const LATENCY: Pair = Pair {
+const LATENCY: Scene = Scene {
     title: "latency: ib_send_lat",
     program: "ib_send_lat",
     options: &["-s", "8"],
@@ -65,3 +80,6 @@ To go on, with F=target/ferroce/bin/ferroce:
                                                    READ, at every size from 2 bytes to 8 MiB
     $F run -- YOUR-PROGRAM                         anything that uses libibverbs
     FERROCE_LOG=debug $F run -- …                  with the reasons for every refusal on stderr";
+
+/// A pair takes a few seconds; this covers a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);

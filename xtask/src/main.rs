@@ -10,6 +10,7 @@ mod setup;
 mod testing;
 mod workspace;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,8 +49,12 @@ enum Chore {
     Lint,
     /// Lints, unit tests, and the tests with real applications
     Test,
-    /// Measure bandwidth and latency beside raw UDP on this machine
-    Bench,
+    /// Build, then measure bandwidth and latency beside raw UDP on this machine
+    Bench {
+        /// Options of the benchmark, behind a `--`; `-- --help` lists them
+        #[arg(last = true)]
+        options: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -78,10 +83,10 @@ fn run(chore: Chore) -> Result<()> {
         }
         Chore::Lint => testing::lint(&workspace),
         Chore::Test => testing::test(&workspace),
-        Chore::Bench => {
+        Chore::Bench { options } => {
             setup::ensure(Group::Bench)?;
             build::tree(&workspace)?;
-            testing::bench(&workspace)
+            testing::bench(&workspace, &options)
         }
     }
 }

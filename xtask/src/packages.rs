@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::command;
-
 /// What the machine is wanted for. A group includes those it builds on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub enum Group {
@@ -68,7 +66,7 @@ impl PackageManager {
     pub fn detect() -> Option<Self> {
         [(Self::Apt, "apt-get"), (Self::Dnf, "dnf"), (Self::Pacman, "pacman")]
             .into_iter()
-            .find_map(|(manager, program)| command::find(program).map(|_| manager))
+            .find_map(|(manager, program)| ferroce_pair::find(program).map(|_| manager))
     }
 
     /// The shell command that installs these packages without asking anything.
@@ -91,7 +89,7 @@ impl Need {
     /// Whether the machine has it.
     pub fn is_met(&self) -> bool {
         match self.probe {
-            Probe::Program(name) => command::find(name).is_some(),
+            Probe::Program(name) => ferroce_pair::find(name).is_some(),
             Probe::File(path) => Path::new(path).exists(),
             Probe::PythonModule(name) => has_python_module(name),
         }

@@ -59,7 +59,7 @@ fn as_root(script: &str) -> Result<Command> {
         shell.args(["-c", script]);
         return Ok(shell);
     }
-    if command::find("sudo").is_none() {
+    if ferroce_pair::find("sudo").is_none() {
         bail!(
             "installing needs root and there is no sudo. Have this run by root, then start again:\n  {script}"
         );
@@ -74,6 +74,6 @@ fn as_root(script: &str) -> Result<Command> {
 }
 
 /// Whether this process runs as root: the owner of its own /proc entry is its effective user.
-pub fn is_root() -> bool {
+fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
 }

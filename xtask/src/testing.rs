@@ -3,6 +3,7 @@
 mod stage;
 mod tally;
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::Instant;
 
@@ -44,14 +45,14 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     conclude(&lints(workspace))
 }
 
-/// The benchmark of the folder `bench`.
+/// The benchmark of the folder `bench`, with options of its own.
 ///
 /// # Errors
 /// When it does not compile, or fails.
-pub fn bench(workspace: &Workspace) -> Result<()> {
+pub fn bench(workspace: &Workspace, options: &[OsString]) -> Result<()> {
     report::heading("measuring");
     let mut cargo = command::cargo(&workspace.root);
-    cargo.args(["run", "--release", "--locked", "--package", "ferroce-bench"]);
+    cargo.args(["run", "--release", "--locked", "--package", "ferroce-bench", "--"]).args(options);
     command::run(cargo.env(TREE_VARIABLE, workspace.tree().root))
 }
 
@@ -72,13 +73,19 @@ fn lints(workspace: &Workspace) -> Vec<Stage> {
 
 fn unit_tests(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo(&workspace.root);
-    cargo.args(["test", "--workspace", "--exclude", APPLICATION_TESTS, "--locked", "--no-fail-fast"]);
+    cargo.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    for package in APPLICATION_TESTS {
+        cargo.args(["--exclude", package]);
+    }
     cargo
 }
 
 fn application_tests(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo(&workspace.root);
-    cargo.args(["test", "--package", APPLICATION_TESTS, "--locked", "--no-fail-fast"]);
+    cargo.args(["test", "--locked", "--no-fail-fast"]);
+    for package in APPLICATION_TESTS {
+        cargo.args(["--package", package]);
+    }
     cargo.env(TREE_VARIABLE, workspace.tree().root);
     cargo
 }
@@ -119,6 +126,7 @@ fn conclude(stages: &[Stage]) -> Result<()> {
     Ok(())
 }
 
-const APPLICATION_TESTS: &str = "ferroce-tests";
+/// Packages whose tests need the built tree.
+const APPLICATION_TESTS: [&str; 2] = ["ferroce-tests", "ferroce-bench"];
 /// Tells tests and benchmarks where the built tree is.
 const TREE_VARIABLE: &str = "FERROCE_TREE";

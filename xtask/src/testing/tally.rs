@@ -6,15 +6,15 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::stage::{Count, Outcome};
-use crate::command;
 use crate::report;
+use ferroce_pair::display;
 
 /// Runs a `cargo test` command.
 ///
 /// # Errors
 /// When it cannot be started or its output cannot be read.
 pub fn run(cargo_test: &mut Command) -> Result<Outcome> {
-    let text = command::display(cargo_test);
+    let text = display(cargo_test);
     report::shell(&text);
     if std::io::stdout().is_terminal() {
         // Cargo itself writes to stderr; this reaches the test programs, whose stdout is our pipe.

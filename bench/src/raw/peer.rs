@@ -1,11 +1,16 @@
 //! The other process of a test.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use clap::ValueEnum;
+use ferroce_port::wait::readable;
 use ferroce_port::{Sharing, open_receive_socket};
+use serde::{Deserialize, Serialize};
 
 /// A process of this program, which ends with this value.
 pub struct Peer {
@@ -16,9 +21,9 @@ pub struct Peer {
 
 impl Peer {
     /// Starts this program with a hidden `subcommand` and waits until it has its socket.
-    pub fn start(subcommand: &str, host: IpAddr) -> anyhow::Result<Peer> {
+    pub fn start(subcommand: &str, host: IpAddr, waiting: Waiting) -> anyhow::Result<Peer> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(subcommand).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([subcommand, "--wait", waiting.name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         if host.is_ipv6() {
             command.arg("--ipv6");
         }
@@ -36,6 +41,52 @@ impl Drop for Peer {
         // The peer ends when its standard input does.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
+    }
+}
+
+/// How both processes wait for a packet. Which is faster depends on whether each has a processor for itself.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Waiting {
+    /// Look again and again
+    #[default]
+    Poll,
+    /// Let the system wake the process up
+    Sleep,
+}
+
+impl Waiting {
+    /// As it is said on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Waiting::Poll => "poll",
+            Waiting::Sleep => "sleep",
+        }
+    }
+
+    /// Receives what comes within `timeout`, if anything does.
+    pub fn receive<T>(
+        self,
+        socket: &UdpSocket,
+        timeout: Duration,
+        mut receive: impl FnMut() -> io::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let mut start = None;
+        loop {
+            match receive() {
+                Ok(received) => return Ok(Some(received)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error).context("receiving"),
+            }
+            let waited = start.get_or_insert_with(Instant::now).elapsed();
+            if waited >= timeout {
+                return Ok(None);
+            }
+            match self {
+                Waiting::Poll => std::hint::spin_loop(),
+                Waiting::Sleep => drop(readable(&[socket.as_fd()], Some(timeout - waited))?),
+            }
+        }
     }
 }
 

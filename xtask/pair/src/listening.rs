@@ -6,6 +6,10 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
+use crate::program::Program;
+
 /// A TCP port that was free a moment ago.
 ///
 /// # Errors
@@ -14,16 +18,18 @@ pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("0.0.0.0", 0))?.local_addr()?.port())
 }
 
-/// Waits until some process of this network namespace listens on `port`; false when `given_up` says to stop, or
-/// nobody listens within ten seconds.
-pub fn wait(port: u16, mut given_up: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until some process of this network namespace listens on `port`; false when `program` ends, or the time does,
+/// before that.
+///
+/// # Errors
+/// When the system cannot tell whether the program runs.
+pub fn wait(program: &Program, port: u16, deadline: Instant) -> Result<bool> {
     loop {
         if is_listening(port) {
-            return true;
+            return Ok(true);
         }
-        if given_up() || Instant::now() >= deadline {
-            return false;
+        if program.has_ended()? || Instant::now() >= deadline {
+            return Ok(false);
         }
         // The kernel offers no event for this: /proc/net/tcp is made anew at each look.
         thread::sleep(LOOK_AGAIN);
@@ -48,20 +54,27 @@ fn line_listens(line: &str, port: u16) -> bool {
 }
 
 const TCP_LISTEN: &str = "0A";
-const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_listening_socket_is_seen_and_a_closed_one_is_not() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert!(wait(port, || false));
+        assert!(is_listening(port));
         drop(listener);
-        assert!(!wait(port, || true));
+        assert!(!is_listening(port));
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let port = free_port().unwrap();
+        let program = Program::start(Command::new("true")).unwrap();
+        assert!(!wait(&program, port, Instant::now() + Duration::from_secs(600)).unwrap());
     }
 
     #[test]
