@@ -2,6 +2,7 @@
 
 use crate::context::Shared;
 use crate::counters::{Counter, Counters};
+use crate::icrc_check;
 use crate::output::Output;
 use crate::qp::Qp;
 use crate::regions::{DeregisterError, RegionKeys, RegionSpec, Regions, RegisterError};
@@ -12,9 +13,7 @@ use crate::{
     Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, Profile, QpAttr, QpAttrMask, QpInit,
     QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
 };
-use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Packet, ParseError, Psn, Qpn};
-use std::net::IpAddr;
 use thiserror::Error;
 
 /// A RoCEv2 device without IO.
@@ -26,8 +25,6 @@ pub struct Device {
     shared: Shared,
     qps: QpTable,
     schedule: Schedule,
-    /// The last hidden IPv4 identification found, the first guess for the next.
-    ip_id_guess: u16,
 }
 
 /// What a device is made with.
@@ -65,7 +62,6 @@ impl Device {
             },
             qps: QpTable::new(config.qpn_base, config.qpn_count, config.seed),
             schedule: Schedule::default(),
-            ip_id_guess: 0,
         }
     }
 
@@ -170,7 +166,7 @@ impl Device {
             Ok(packet) => packet,
             Err(error) => return counters.incr(parse_counter(&error)),
         };
-        if !meta.icrc_checked && !check_icrc(meta, udp_payload, &mut self.ip_id_guess) {
+        if !meta.icrc_checked && !icrc_check::is_right(meta, udp_payload) {
             return counters.incr(Counter::DropIcrc);
         }
         if packet.is_cnp() {
@@ -268,31 +264,6 @@ impl Device {
             self.schedule.push(index);
         }
         Some(result)
-    }
-}
-
-/// Checks the ICRC of a packet whose IPv4 identification may be hidden.
-fn check_icrc(meta: &PacketMeta, udp_payload: &[u8], ip_id_guess: &mut u16) -> bool {
-    let source_port = meta.source_port;
-    match (meta.src.to_canonical(), meta.dst.to_canonical(), meta.ip_id) {
-        (IpAddr::V4(src), IpAddr::V4(dst), Some(id)) => {
-            let ip = IpContext::V4 { src: src.octets(), dst: dst.octets(), id, source_port };
-            icrc::verify(&ip, udp_payload).is_ok()
-        }
-        (IpAddr::V4(src), IpAddr::V4(dst), None) => {
-            match icrc::verify_hidden_id(src.octets(), dst.octets(), source_port, *ip_id_guess, udp_payload) {
-                Ok(id) => {
-                    *ip_id_guess = id;
-                    true
-                }
-                Err(_) => false,
-            }
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst), _) => {
-            let ip = IpContext::V6 { src: src.octets(), dst: dst.octets(), source_port };
-            icrc::verify(&ip, udp_payload).is_ok()
-        }
-        _ => false,
     }
 }
 

@@ -13,6 +13,7 @@ mod event;
 mod fault;
 mod gather;
 mod halves;
+mod icrc_check;
 mod inbound;
 mod memory;
 mod output;
@@ -41,7 +42,7 @@ pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_CO
 pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
-pub use path::{Ecn, PacketMeta, Path};
+pub use path::{Ecn, Ipv4Id, PacketMeta, Path};
 pub use profile::Profile;
 pub use regions::{
     DeregisterError, InvalidateFault, KeyFault, LocalFault, LocalUse, MAX_REGIONS, RangeFault, RegionKeys,

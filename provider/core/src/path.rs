@@ -37,10 +37,19 @@ pub struct PacketMeta {
     pub source_port: u16,
     /// The whole TOS byte or traffic class.
     pub traffic_class: u8,
-    /// Whether the ICRC has been checked already; the core checks it otherwise, trying `ip_id` first.
+    /// Whether the ICRC has been checked already; the core checks it otherwise.
     pub icrc_checked: bool,
-    /// The IPv4 identification; a guess by a port that does not see the IP header.
-    pub ip_id: Option<u16>,
+    /// The IPv4 identification, which the ICRC covers; without meaning over IPv6.
+    pub ip_id: Ipv4Id,
+}
+
+/// What a port knows of a packet's IPv4 identification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ipv4Id {
+    /// It was in the header.
+    Seen(u16),
+    /// The port does not see the IP header. Any other identification is as good, if the ICRC fits it.
+    Guessed(u16),
 }
 
 /// The ECN field of a TOS byte (RFC 3168).

@@ -2,9 +2,10 @@
 
 use crate::arena::Arena;
 use ferroce_core::{
-    AccessFlags, AddressVector, AsyncEvent, Completion, CqId, Device, DeviceConfig, Event, Nanos, PacketMeta,
-    Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType, Queue,
-    RecvWr, RegionKeys, RegionSpec, SendFlags, SendOp, SendWr, Sge, Transmit, TransmitSink, Wc, WcStatus,
+    AccessFlags, AddressVector, AsyncEvent, Completion, CqId, Device, DeviceConfig, Event, Ipv4Id, Nanos,
+    PacketMeta, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType,
+    Queue, RecvWr, RegionKeys, RegionSpec, SendFlags, SendOp, SendWr, Sge, Transmit, TransmitSink, Wc,
+    WcStatus,
 };
 use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Psn, Qpn};
@@ -202,7 +203,7 @@ impl End {
             source_port: SOURCE_PORT,
             traffic_class: 0,
             icrc_checked: false,
-            ip_id: Some(0),
+            ip_id: Ipv4Id::Seen(0),
         };
         self.device.handle_packet(now, &meta, bytes, &self.memory);
         self.collect();

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ferroce_core::PacketMeta;
+use ferroce_core::{Ipv4Id, PacketMeta};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
 
 use super::UdpPortError;
@@ -129,15 +129,14 @@ impl Facts {
             source_port: self.from.port(),
             traffic_class: self.traffic_class,
             icrc_checked: false,
-            ip_id: None,
+            ip_id: Ipv4Id::Guessed(0),
         };
-        let is_ipv4 = self.to.is_ipv4();
         let mut count = 0;
         let mut rest = bytes;
         loop {
             let (packet, after) = rest.split_at(self.segment.unwrap_or(rest.len()).min(rest.len()));
-            // A guess: that of a run sent as one message. The core finds out if it is another.
-            meta.ip_id = is_ipv4.then_some(count as u16);
+            // That of a run sent as one message.
+            meta.ip_id = Ipv4Id::Guessed(count as u16);
             packets(&meta, packet);
             count += 1;
             rest = after;
@@ -166,7 +165,7 @@ mod tests {
         control
     }
 
-    fn split(segment: Option<i32>, len: usize) -> Vec<(Option<u16>, usize)> {
+    fn split(segment: Option<i32>, len: usize) -> Vec<(Ipv4Id, usize)> {
         let facts = Facts::from_control("10.0.0.9:5".parse().unwrap(), &control(segment)).unwrap();
         let mut seen = Vec::new();
         let count = facts.split(&vec![0; len], &mut |meta, packet| seen.push((meta.ip_id, packet.len())));
@@ -176,16 +175,19 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_at_its_segment_size() {
-        assert_eq!(split(Some(100), 250), [(Some(0), 100), (Some(1), 100), (Some(2), 50)]);
-        assert_eq!(split(Some(100), 200), [(Some(0), 100), (Some(1), 100)]);
+        assert_eq!(
+            split(Some(100), 250),
+            [(Ipv4Id::Guessed(0), 100), (Ipv4Id::Guessed(1), 100), (Ipv4Id::Guessed(2), 50)]
+        );
+        assert_eq!(split(Some(100), 200), [(Ipv4Id::Guessed(0), 100), (Ipv4Id::Guessed(1), 100)]);
     }
 
     #[test]
     fn a_lone_packet_stays_whole_and_an_empty_one_is_seen() {
-        assert_eq!(split(None, 250), [(Some(0), 250)]);
-        assert_eq!(split(Some(300), 250), [(Some(0), 250)]);
-        assert_eq!(split(None, 0), [(Some(0), 0)]);
-        assert_eq!(split(Some(0), 7), [(Some(0), 7)]);
+        assert_eq!(split(None, 250), [(Ipv4Id::Guessed(0), 250)]);
+        assert_eq!(split(Some(300), 250), [(Ipv4Id::Guessed(0), 250)]);
+        assert_eq!(split(None, 0), [(Ipv4Id::Guessed(0), 0)]);
+        assert_eq!(split(Some(0), 7), [(Ipv4Id::Guessed(0), 7)]);
     }
 
     #[test]

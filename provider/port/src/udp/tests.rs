@@ -1,6 +1,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use ferroce_core::Ipv4Id;
 use ferroce_wire::icrc::{self, IpContext};
 
 use super::*;
@@ -61,7 +62,7 @@ fn receive(port: &mut UdpPort, count: usize) -> Vec<Seen> {
 fn identification(meta: &PacketMeta, packet: &[u8]) -> u16 {
     match (meta.src, meta.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let guess = meta.ip_id.expect("a guess");
+            let Ipv4Id::Guessed(guess) = meta.ip_id else { panic!("a socket does not show it: {meta:?}") };
             icrc::verify_hidden_id(src.octets(), dst.octets(), meta.source_port, guess, packet).unwrap()
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
@@ -114,7 +115,7 @@ fn identifications_count_within_a_run_and_the_receiver_guesses_them() {
     let seen = receive(&mut receiver, 6);
     let ids: Vec<_> = seen.iter().map(|(meta, packet)| identification(meta, packet)).collect();
     assert_eq!(ids, [0, 1, 2, 3, 0, 1]);
-    assert!(seen.iter().zip(&ids).all(|((meta, _), &id)| meta.ip_id == Some(id)));
+    assert!(seen.iter().zip(&ids).all(|((meta, _), &id)| meta.ip_id == Ipv4Id::Guessed(id)));
     assert_eq!((sender.counters().tx_messages, sender.counters().tx_syscalls), (2, 1));
 }
 
@@ -128,7 +129,7 @@ fn without_segmentation_every_identification_is_zero() {
     }
     sender.flush();
     for (meta, packet) in receive(&mut receiver, 4) {
-        assert_eq!((identification(&meta, &packet), meta.ip_id), (0, Some(0)));
+        assert_eq!((identification(&meta, &packet), meta.ip_id), (0, Ipv4Id::Guessed(0)));
     }
     assert_eq!((sender.counters().tx_messages, sender.counters().tx_syscalls), (4, 1));
 }

@@ -120,6 +120,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferroce_core::Ipv4Id;
     use std::net::{IpAddr, Ipv4Addr};
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -165,7 +166,14 @@ mod tests {
     }
 
     fn meta(src: IpAddr) -> PacketMeta {
-        PacketMeta { src, dst: HERE, source_port: 1, traffic_class: 0, icrc_checked: false, ip_id: None }
+        PacketMeta {
+            src,
+            dst: HERE,
+            source_port: 1,
+            traffic_class: 0,
+            icrc_checked: false,
+            ip_id: Ipv4Id::Guessed(0),
+        }
     }
 
     #[test]
