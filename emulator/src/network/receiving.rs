@@ -6,7 +6,7 @@ use crate::frame::Frame;
 use crate::nic::{Behind, Datagram, Host, is_multicast};
 use crate::rules::ends;
 use bytes::Bytes;
-use ferroce_core::PacketMeta;
+use ferroce_core::{Ipv4Id, PacketMeta};
 use ferroce_wire::frame::Network;
 
 impl VirtualNetwork {
@@ -99,8 +99,10 @@ fn open<'a>(host: &Host, frame: &'a Frame) -> Option<(PacketMeta, &'a [u8])> {
         return None;
     }
     let (source_port, traffic_class, ip_id) = match parsed.network() {
-        Network::Ipv4(ip, udp) if ip.is_checksum_right() => (udp.source_port(), ip.tos(), Some(ip.id())),
-        Network::Ipv6(ip, udp) => (udp.source_port(), ip.traffic_class(), None),
+        Network::Ipv4(ip, udp) if ip.is_checksum_right() => {
+            (udp.source_port(), ip.tos(), Ipv4Id::Seen(ip.id()))
+        }
+        Network::Ipv6(ip, udp) => (udp.source_port(), ip.traffic_class(), Ipv4Id::Seen(0)),
         Network::Ipv4(..) | Network::RoceV1(_) => return None,
     };
     let meta = PacketMeta { src, dst, source_port, traffic_class, icrc_checked: false, ip_id };

@@ -1,4 +1,4 @@
-//! Checking the ICRC of a packet with what the port saw around it (W-50 to W-57).
+//! Checking the ICRC of a packet with what the port saw around it.
 
 use crate::{Ipv4Id, PacketMeta};
 use ferroce_wire::icrc::{self, IpContext};
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn damage_is_seen() {
         for (address, ip_id) in [(V4, Ipv4Id::Seen(0)), (V4, Ipv4Id::Guessed(0)), (V6, Ipv4Id::Guessed(0))] {
-            for bit in 0..8 * 36 {
+            // The ICRC leaves out the byte with FECN and BECN.
+            for bit in (0..8 * 36).filter(|bit| bit / 8 != 4) {
                 let mut packet = sealed(address, 0);
                 packet[bit / 8] ^= 1 << (bit % 8);
                 assert!(!is_right(&meta(address, ip_id), &packet), "bit {bit}");
