@@ -8,7 +8,7 @@ use crate::nic::{HostConfig, NicConfig};
 use crate::switch::SwitchConfig;
 use ferroce_core::{
     AccessFlags, AddressVector, AsyncEvent, Completion, Counter, CqId, Event, Path, PathMtu, Payload, PdId,
-    QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType, Queue, RecvWr, RegionKeys, RegionSpec, SendFlags,
+    QpAttr, QpAttrMask, QpInit, QpState, QpType, Queue, RecvWr, RegionKeys, RegionSpec, Remote, SendFlags,
     SendOp, SendWr, Sge, Wc,
 };
 use ferroce_wire::{Psn, Qpn};
@@ -237,15 +237,7 @@ impl Fabric {
 
     /// Creates an RC QP.
     pub fn create_qp(&mut self, host: HostId) -> QpRef {
-        let init = QpInit {
-            qp_type: QpType::Rc,
-            pd: PD,
-            send_cq: SEND_CQ,
-            recv_cq: RECV_CQ,
-            caps: QpCaps::default(),
-            sq_sig_all: false,
-            active_mtu: self.network.active_mtu(host),
-        };
+        let init = QpInit::new(QpType::Rc, PD, SEND_CQ, RECV_CQ, self.network.active_mtu(host));
         let qpn = self.network.create_qp(host, init).expect("there are thousands of QPNs");
         QpRef { host, qpn }
     }
@@ -299,7 +291,7 @@ impl Fabric {
     /// Posts a signaled send work request.
     pub fn post_send(&mut self, qp: QpRef, wr_id: u64, op: SendOp, sges: &[Sge]) {
         let payload = Payload::Sges(sges.into());
-        let wr = SendWr { wr_id, op, flags: SendFlags::SIGNALED, payload };
+        let wr = SendWr { wr_id, op, flags: SendFlags::SIGNALED, payload, remote: Remote::Peer };
         self.network.post_send(qp.host, qp.qpn, wr).expect("the QP was created here");
     }
 

@@ -216,8 +216,26 @@ pub struct QpInit {
     pub caps: QpCaps,
     /// Whether every send WR makes a completion.
     pub sq_sig_all: bool,
+    /// Whether multicast packets that it sent itself are kept from it (`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`); UD only.
+    pub block_self_mcast: bool,
     /// The port's `active_mtu`, which bounds `path_mtu`.
     pub active_mtu: PathMtu,
+}
+
+impl QpInit {
+    /// A QP with queues of no size and nothing special.
+    pub fn new(qp_type: QpType, pd: PdId, send_cq: CqId, recv_cq: CqId, active_mtu: PathMtu) -> QpInit {
+        QpInit {
+            qp_type,
+            pd,
+            send_cq,
+            recv_cq,
+            caps: QpCaps::default(),
+            sq_sig_all: false,
+            block_self_mcast: false,
+            active_mtu,
+        }
+    }
 }
 
 /// An address vector (`ibv_create_ah(3)`), with the path it resolved to.

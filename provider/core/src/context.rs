@@ -65,15 +65,14 @@ impl<'a> Context<'a> {
         Local { regions: &self.shared.regions, pd: self.init.pd, sges }
     }
 
-    /// The header of a packet to the peer, whose opcode is the one that does in the QP's service what `opcode` does
-    /// in RC.
-    pub(crate) fn header(&self, opcode: Opcode, psn: Psn) -> PacketHeader {
+    /// The header of a packet whose opcode is the one that does in the QP's service what `opcode` does in RC.
+    pub(crate) fn header(&self, opcode: Opcode, dest: Qpn, psn: Psn) -> PacketHeader {
         let opcode = match self.init.qp_type.service() {
             Service::Rc => opcode,
             // What a service does not have was refused before it came here.
             service => opcode.in_service(service).unwrap_or(opcode),
         };
-        PacketHeader::new(opcode, self.attr.dest_qpn, psn).mig_req(self.shared.profile.mig_req)
+        PacketHeader::new(opcode, dest, psn).mig_req(self.shared.profile.mig_req)
     }
 
     /// Puts one packet to the peer into the batch.
@@ -160,7 +159,7 @@ impl<'a> Context<'a> {
             imm: done.imm,
             invalidated_rkey: done.invalidated_rkey,
             qpn: self.qpn,
-            src_qp: Qpn::default(),
+            src_qp: done.src_qp,
             flags: done.flags,
         };
         self.shared.output.complete(Completion { cq, queue, retires, solicited, wc });
@@ -177,6 +176,7 @@ pub(crate) struct WorkDone {
     pub(crate) byte_len: u32,
     pub(crate) imm: [u8; 4],
     pub(crate) invalidated_rkey: u32,
+    pub(crate) src_qp: Qpn,
     pub(crate) flags: WcFlags,
     pub(crate) solicited: bool,
 }
@@ -191,6 +191,7 @@ impl WorkDone {
             byte_len: 0,
             imm: [0; 4],
             invalidated_rkey: 0,
+            src_qp: Qpn::default(),
             flags: WcFlags::empty(),
             solicited: false,
         }

@@ -149,6 +149,8 @@ counters! {
     DropOutOfSequence, "drop_out_of_sequence", "Dropped: a request behind a loss that has been NAKed already.";
     DropDuplicate, "drop_duplicate", "Dropped: a repeated READ or atomic that can no longer be answered.";
     DropUcMessage, "drop_uc_message", "Dropped: a packet of a UC message that was refused or has lost a packet.";
+    DropDatagram, "drop_datagram", "Dropped: a UD packet longer than the port's MTU, or wrongly padded.";
+    DropMulticast, "drop_multicast", "Dropped: a multicast packet to a group that no QP is attached to.";
 }
 
 /// rxe's `hw_counters`, in rxe's order.

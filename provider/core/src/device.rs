@@ -3,6 +3,7 @@
 use crate::context::Shared;
 use crate::counters::{Counter, Counters};
 use crate::icrc_check;
+use crate::multicast::{Groups, McastError, group_of};
 use crate::output::Output;
 use crate::qp::Qp;
 use crate::regions::{DeregisterError, RegionKeys, RegionSpec, Regions, RegisterError};
@@ -14,6 +15,8 @@ use crate::{
     QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
 };
 use ferroce_wire::{Packet, ParseError, Psn, Qpn};
+use smallvec::SmallVec;
+use std::net::IpAddr;
 use thiserror::Error;
 
 /// A RoCEv2 device without IO.
@@ -24,6 +27,7 @@ use thiserror::Error;
 pub struct Device {
     shared: Shared,
     qps: QpTable,
+    groups: Groups,
     schedule: Schedule,
 }
 
@@ -61,6 +65,7 @@ impl Device {
                 output: Output::default(),
             },
             qps: QpTable::new(config.qpn_base, config.qpn_count, config.seed),
+            groups: Groups::default(),
             schedule: Schedule::default(),
         }
     }
@@ -93,6 +98,7 @@ impl Device {
         if qp.scheduled {
             self.schedule.forget(index);
         }
+        self.groups.forget(index);
         self.shared.deadlines.clear(index);
         self.shared.output.forget(qpn);
         Ok(())
@@ -113,6 +119,35 @@ impl Device {
     /// `ibv_query_qp(3)`.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttr, UnknownQp> {
         self.qp(qpn).map(Qp::query).ok_or(UnknownQp { qpn })
+    }
+
+    /// Attaches a UD QP to the multicast group `gid`, whose packets it receives from now on
+    /// (`ibv_attach_mcast(3)`). The owner sees to it that they come. Twice is as good as once.
+    ///
+    /// # Errors
+    /// A QP of another type; a GID that is no multicast address.
+    pub fn attach_mcast(&mut self, qpn: Qpn, gid: [u8; 16]) -> Result<(), McastError> {
+        let (group, index) = self.check_mcast(qpn, gid)?;
+        self.groups.attach(group, index);
+        Ok(())
+    }
+
+    /// Detaches a QP from a multicast group.
+    ///
+    /// # Errors
+    /// Those of [`Device::attach_mcast`]; it is not attached.
+    pub fn detach_mcast(&mut self, qpn: Qpn, gid: [u8; 16]) -> Result<(), McastError> {
+        let (group, index) = self.check_mcast(qpn, gid)?;
+        if self.groups.detach(group, index) { Ok(()) } else { Err(McastError::NotAttached { qpn, gid }) }
+    }
+
+    fn check_mcast(&self, qpn: Qpn, gid: [u8; 16]) -> Result<(IpAddr, u32), McastError> {
+        let qp = self.qp(qpn).ok_or(McastError::UnknownQp { qpn })?;
+        let index = self.qps.index_of(qpn).ok_or(McastError::UnknownQp { qpn })?;
+        if qp.init().qp_type != QpType::Ud {
+            return Err(McastError::NotUd { qpn });
+        }
+        Ok((group_of(gid).ok_or(McastError::NotMulticast { gid })?, index))
     }
 
     /// The state of a QP.
@@ -166,9 +201,15 @@ impl Device {
             Ok(packet) => packet,
             Err(error) => return counters.incr(parse_counter(&error)),
         };
-        if !meta.icrc_checked && !icrc_check::is_right(meta, udp_payload) {
-            return counters.incr(Counter::DropIcrc);
-        }
+        let seen;
+        let meta = match icrc_check::check(meta, udp_payload) {
+            Some(ip_id) if ip_id == meta.ip_id => meta,
+            Some(ip_id) => {
+                seen = PacketMeta { ip_id, ..*meta };
+                &seen
+            }
+            None => return counters.incr(Counter::DropIcrc),
+        };
         if packet.is_cnp() {
             // W-47: never touches the transport's state. Without rate control there is nothing to slow down.
             return counters.incr(Counter::RpCnpIgnored);
@@ -176,11 +217,25 @@ impl Device {
         if meta.ecn() == crate::Ecn::Ce {
             counters.incr(Counter::NpEcnMarkedRocePackets);
         }
+        if packet.bth().dest_qpn() == Qpn::MULTICAST {
+            return self.handle_multicast(now, meta, &packet, memory);
+        }
         let handled = self.with_qp(packet.bth().dest_qpn(), |qp, shared| {
             qp.handle_packet(now, meta, &packet, memory, shared);
         });
         if handled.is_none() {
             self.shared.counters.incr(Counter::DropUnknownQpn);
+        }
+    }
+
+    /// Every QP attached to the group gets a copy (IBTA 10.5.2).
+    fn handle_multicast(&mut self, now: Nanos, meta: &PacketMeta, packet: &Packet<'_>, memory: &impl Memory) {
+        let members: SmallVec<[u32; 8]> = self.groups.members(meta.dst).into();
+        if members.is_empty() {
+            self.shared.counters.incr(Counter::DropMulticast);
+        }
+        for index in members {
+            self.with_index(index, |qp, shared| qp.handle_packet(now, meta, packet, memory, shared));
         }
     }
 

@@ -4,7 +4,8 @@
 
 use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
 use crate::{AccessFlags, BadAddress, QpType, WcStatus};
-use ferroce_wire::{NakCode, Psn};
+use ferroce_wire::{NakCode, Psn, Qpn};
+use std::net::IpAddr;
 use thiserror::Error;
 
 /// A local buffer cannot be used.
@@ -27,6 +28,10 @@ pub(crate) enum RequesterFault {
     AtomicLength { length: u64 },
     #[error("the QP was given max_rd_atomic 0, so it can do no READ and no atomic")]
     NoReadAtomic,
+    #[error("the send WR has no address handle, without which a UD QP cannot send")]
+    NoAddressHandle,
+    #[error("a datagram of {length} bytes does not fit a packet: the port's MTU is {mtu}")]
+    DatagramTooLong { length: u64, mtu: u32 },
     #[error("{op} is nothing that QPs of type {qp_type} do")]
     NotInService { op: &'static str, qp_type: QpType },
     #[error("the key cannot be invalidated: {0}")]
@@ -70,9 +75,12 @@ impl RequesterFault {
     pub(crate) fn status(self) -> WcStatus {
         match self {
             RequesterFault::Local(_) => WcStatus::LocProtErr,
-            RequesterFault::TooLong { .. } | RequesterFault::AtomicLength { .. } => WcStatus::LocLenErr,
+            RequesterFault::TooLong { .. }
+            | RequesterFault::DatagramTooLong { .. }
+            | RequesterFault::AtomicLength { .. } => WcStatus::LocLenErr,
             RequesterFault::NoReadAtomic
             | RequesterFault::NotInService { .. }
+            | RequesterFault::NoAddressHandle
             | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
             RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
             RequesterFault::RnrRetriesExceeded { .. } => WcStatus::RnrRetryExcErr,
@@ -93,6 +101,8 @@ impl RequesterFault {
             RequesterFault::NoReadAtomic => 0x05,
             RequesterFault::Invalidate(_) => 0x06,
             RequesterFault::NotInService { .. } => 0x0a,
+            RequesterFault::NoAddressHandle => 0x0b,
+            RequesterFault::DatagramTooLong { .. } => 0x0c,
             RequesterFault::RetriesExceeded { .. } => 0x10,
             RequesterFault::RnrRetriesExceeded { .. } => 0x11,
             RequesterFault::Remote { .. } => 0x12,
@@ -148,6 +158,12 @@ pub(crate) enum ResponderFault {
     RemoteKey { opcode: &'static str, fault: RemoteFault },
     #[error("{opcode}: {fault}")]
     RemoteAddress { opcode: &'static str, fault: BadAddress },
+    #[error("{opcode} with the Q_Key {got:#010x}, which is not this QP's")]
+    QKey { opcode: &'static str, got: u32 },
+    #[error(
+        "a packet to {dst} for the QPN {qpn}: the multicast QPN goes with the address of a group, and only it"
+    )]
+    NotMulticast { dst: IpAddr, qpn: Qpn },
     #[error("SEND with invalidate: {0}")]
     Invalidate(#[from] InvalidateFault),
 }
@@ -201,6 +217,8 @@ impl ResponderFault {
             ResponderFault::RemoteKey { .. } => 0x2c,
             ResponderFault::RemoteAddress { .. } => 0x2d,
             ResponderFault::Invalidate(_) => 0x2e,
+            ResponderFault::QKey { .. } => 0x38,
+            ResponderFault::NotMulticast { .. } => 0x39,
         }
     }
 }

@@ -5,8 +5,12 @@ use crate::fault::RequesterFault;
 use crate::requester::Requester;
 use crate::responder::{AnswerFault, Responder};
 use crate::uc::{self, Uc};
-use crate::{Memory, Profile, QpAttr, QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink, unreliable};
-use ferroce_wire::{Packet, Psn};
+use crate::ud::{self, Ud};
+use crate::{
+    Memory, PacketMeta, Profile, QpAttr, QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
+    unreliable,
+};
+use ferroce_wire::{Packet, Psn, Qpn};
 
 /// A requester and a responder.
 #[derive(Debug)]
@@ -15,6 +19,8 @@ pub(crate) enum Halves {
     Reliable(Requester, Responder),
     /// UC.
     Uc(unreliable::Requester<Uc>, uc::Responder),
+    /// UD.
+    Ud(unreliable::Requester<Ud>, ud::Responder),
 }
 
 /// What became of a packet.
@@ -32,6 +38,7 @@ macro_rules! each {
         match $halves {
             Halves::Reliable($requester, $responder) => $call,
             Halves::Uc($requester, $responder) => $call,
+            Halves::Ud($requester, $responder) => $call,
         }
     };
 }
@@ -42,7 +49,8 @@ impl Halves {
         match qp_type {
             QpType::Rc => Some(Halves::Reliable(Requester::new(profile), Responder::default())),
             QpType::Uc => Some(Halves::Uc(Default::default(), Default::default())),
-            QpType::Ud | QpType::XrcIni | QpType::XrcTgt => None,
+            QpType::Ud => Some(Halves::Ud(Default::default(), Default::default())),
+            QpType::XrcIni | QpType::XrcTgt => None,
         }
     }
 
@@ -80,6 +88,7 @@ impl Halves {
     pub(crate) fn handle_packet(
         &mut self,
         ctx: &mut Context<'_>,
+        meta: &PacketMeta,
         packet: &Packet<'_>,
         memory: &impl Memory,
     ) -> Result<Handled, RequesterFault> {
@@ -89,6 +98,10 @@ impl Halves {
             }
             Halves::Reliable(_, responder) => Ok(responder.handle_request(ctx, packet, memory)),
             Halves::Uc(_, responder) => Ok(responder.handle_request(ctx, packet, memory)),
+            Halves::Ud(requester, _) if is_own_multicast(ctx, meta, packet, requester.service()) => {
+                Ok(Handled::Done)
+            }
+            Halves::Ud(_, responder) => Ok(responder.handle_datagram(ctx, meta, packet, memory)),
         }
     }
 
@@ -97,6 +110,10 @@ impl Halves {
         match self {
             Halves::Reliable(requester, _) => requester.handle_deadline(ctx),
             Halves::Uc(requester, _) => {
+                requester.handle_deadline();
+                Ok(())
+            }
+            Halves::Ud(requester, _) => {
                 requester.handle_deadline();
                 Ok(())
             }
@@ -112,7 +129,7 @@ impl Halves {
     pub(crate) fn has_answer(&self) -> bool {
         match self {
             Halves::Reliable(_, responder) => responder.has_answer(),
-            Halves::Uc(..) => false,
+            Halves::Uc(..) | Halves::Ud(..) => false,
         }
     }
 
@@ -143,7 +160,7 @@ impl Halves {
     ) -> Result<Sent, AnswerFault> {
         match self {
             Halves::Reliable(_, responder) => responder.next_answer(ctx, memory, sink),
-            Halves::Uc(..) => Ok(Sent::Nothing),
+            Halves::Uc(..) | Halves::Ud(..) => Ok(Sent::Nothing),
         }
     }
 
@@ -166,7 +183,7 @@ impl Halves {
             Halves::Reliable(requester, responder) => {
                 (Some(requester.snapshot()), Some(responder.snapshot()))
             }
-            Halves::Uc(..) => (None, None),
+            Halves::Uc(..) | Halves::Ud(..) => (None, None),
         };
         QpSnapshot { state, requester, responder }
     }
@@ -187,7 +204,7 @@ impl Halves {
         each!(self, (requester, _) => requester.fail_oldest(ctx, fault));
         match self {
             Halves::Reliable(..) => QpState::Err,
-            Halves::Uc(..) => QpState::Sqe,
+            Halves::Uc(..) | Halves::Ud(..) => QpState::Sqe,
         }
     }
 
@@ -198,4 +215,12 @@ impl Halves {
     pub(crate) fn flush_recv(&mut self, ctx: &mut Context<'_>) {
         each!(self, (_, responder) => responder.flush(ctx));
     }
+}
+
+/// Whether a multicast packet is one that this QP sent, and does not want back.
+fn is_own_multicast(ctx: &Context<'_>, meta: &PacketMeta, packet: &Packet<'_>, sender: &Ud) -> bool {
+    ctx.init.block_self_mcast
+        && packet.bth().dest_qpn() == Qpn::MULTICAST
+        && packet.deth().is_some_and(|deth| deth.source_qpn() == ctx.qpn)
+        && sender.multicast_source == Some(meta.src)
 }

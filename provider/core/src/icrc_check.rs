@@ -4,25 +4,30 @@ use crate::{Ipv4Id, PacketMeta};
 use ferroce_wire::icrc::{self, IpContext};
 use std::net::IpAddr;
 
-/// Whether the ICRC of a UDP payload is right.
-pub(crate) fn is_right(meta: &PacketMeta, udp_payload: &[u8]) -> bool {
+/// Checks the ICRC of a UDP payload, unless the port did; the identification with which it is right.
+pub(crate) fn check(meta: &PacketMeta, udp_payload: &[u8]) -> Option<Ipv4Id> {
+    if meta.icrc_checked {
+        return Some(meta.ip_id);
+    }
     let source_port = meta.source_port;
     match (meta.src.to_canonical(), meta.dst.to_canonical()) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => match meta.ip_id {
             Ipv4Id::Seen(id) => {
                 let ip = IpContext::V4 { src: src.octets(), dst: dst.octets(), id, source_port };
-                icrc::verify(&ip, udp_payload).is_ok()
+                icrc::verify(&ip, udp_payload).ok().map(|()| meta.ip_id)
             }
             Ipv4Id::Guessed(id) => {
-                icrc::verify_hidden_id(src.octets(), dst.octets(), source_port, id, udp_payload).is_ok()
+                icrc::verify_hidden_id(src.octets(), dst.octets(), source_port, id, udp_payload)
+                    .ok()
+                    .map(Ipv4Id::Guessed)
             }
         },
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let ip = IpContext::V6 { src: src.octets(), dst: dst.octets(), source_port };
-            icrc::verify(&ip, udp_payload).is_ok()
+            icrc::verify(&ip, udp_payload).ok().map(|()| meta.ip_id)
         }
         // Addresses of two families are on no packet.
-        _ => false,
+        _ => None,
     }
 }
 
@@ -60,19 +65,20 @@ mod tests {
     #[test]
     fn an_identification_that_was_guessed_wrong_does_not_matter() {
         for id in [0, 1, 0x1234, u16::MAX] {
-            assert!(is_right(&meta(V4, Ipv4Id::Guessed(0)), &sealed(V4, id)), "{id:#x}");
+            let found = check(&meta(V4, Ipv4Id::Guessed(0)), &sealed(V4, id));
+            assert_eq!(found, Some(Ipv4Id::Guessed(id)), "{id:#x}");
         }
     }
 
     #[test]
     fn an_identification_that_was_seen_has_to_be_right() {
-        assert!(is_right(&meta(V4, Ipv4Id::Seen(7)), &sealed(V4, 7)));
-        assert!(!is_right(&meta(V4, Ipv4Id::Seen(0)), &sealed(V4, 7)));
+        assert_eq!(check(&meta(V4, Ipv4Id::Seen(7)), &sealed(V4, 7)), Some(Ipv4Id::Seen(7)));
+        assert_eq!(check(&meta(V4, Ipv4Id::Seen(0)), &sealed(V4, 7)), None);
     }
 
     #[test]
     fn over_ipv6_there_is_none() {
-        assert!(is_right(&meta(V6, Ipv4Id::Seen(9)), &sealed(V6, 0)));
+        assert_eq!(check(&meta(V6, Ipv4Id::Seen(9)), &sealed(V6, 0)), Some(Ipv4Id::Seen(9)));
     }
 
     #[test]
@@ -82,7 +88,7 @@ mod tests {
             for bit in (0..8 * 36).filter(|bit| bit / 8 != 4) {
                 let mut packet = sealed(address, 0);
                 packet[bit / 8] ^= 1 << (bit % 8);
-                assert!(!is_right(&meta(address, ip_id), &packet), "bit {bit}");
+                assert_eq!(check(&meta(address, ip_id), &packet), None, "bit {bit}");
             }
         }
     }
@@ -90,6 +96,6 @@ mod tests {
     #[test]
     fn a_packet_between_the_families_is_wrong() {
         let mixed = PacketMeta { dst: V6, ..meta(V4, Ipv4Id::Seen(0)) };
-        assert!(!is_right(&mixed, &sealed(V4, 0)));
+        assert_eq!(check(&mixed, &sealed(V4, 0)), None);
     }
 }

@@ -5,7 +5,7 @@ use crate::context::{Context, WorkDone};
 use crate::counters::Counter;
 use crate::fault::ResponderFault;
 use crate::gather::{Local, scatter, total_length};
-use crate::receive_queue::{Home, Receive, ReceiveQueue};
+use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::{AccessFlags, Memory, PdId, WcFlags, WcOpcode, WcStatus};
 use ferroce_wire::{Opcode, Operation, Packet};
 
@@ -77,7 +77,7 @@ impl Inbound {
         if !opcode.consumes_receive() || self.held.is_some() {
             return Ok(());
         }
-        self.held = self.receives.take().map(|wr| Receive { wr, home: Home::of_qp(ctx.init) });
+        self.held = self.receives.take(ctx);
         match self.held {
             Some(_) => Ok(()),
             None => Err(ResponderFault::NotReady { opcode: opcode.name(), psn: packet.bth().psn() }),

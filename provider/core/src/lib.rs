@@ -16,6 +16,7 @@ mod halves;
 mod icrc_check;
 mod inbound;
 mod memory;
+mod multicast;
 mod output;
 mod path;
 mod profile;
@@ -33,6 +34,7 @@ pub mod state;
 mod table;
 mod timers;
 mod uc;
+mod ud;
 mod unreliable;
 mod work;
 
@@ -42,6 +44,7 @@ pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_CO
 pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use memory::{BadAddress, Memory, PdId};
+pub use multicast::McastError;
 pub use path::{Ecn, Ipv4Id, PacketMeta, Path};
 pub use profile::Profile;
 pub use regions::{
@@ -52,7 +55,7 @@ pub use sink::TransmitSink;
 pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};
 pub use state::ModifyQpError;
 pub use timers::Deadlines;
-pub use work::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge};
+pub use work::{Payload, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
 
 /// Time in nanoseconds since a moment of the caller's choice; never runs backwards.
 pub type Nanos = u64;

@@ -52,6 +52,15 @@ pub enum Ipv4Id {
     Guessed(u16),
 }
 
+impl Ipv4Id {
+    /// The number.
+    pub fn value(self) -> u16 {
+        match self {
+            Ipv4Id::Seen(id) | Ipv4Id::Guessed(id) => id,
+        }
+    }
+}
+
 /// The ECN field of a TOS byte (RFC 3168).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ecn {

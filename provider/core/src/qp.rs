@@ -8,7 +8,7 @@ use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::state::{self, Limits};
 use crate::{
     AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot, QpState,
-    RecvWr, SendWr, TransmitSink,
+    QpType, RecvWr, SendWr, TransmitSink,
 };
 use ferroce_wire::{Packet, Psn, Qpn};
 
@@ -140,12 +140,12 @@ impl Qp {
             shared.counters.add(drop, 1);
             return;
         }
-        if !self.established && self.attr.qp_state == QpState::Rtr {
+        if !self.established && self.attr.qp_state == QpState::Rtr && self.is_connected() {
             shared.output.raise(AsyncEvent::CommEst(self.qpn));
         }
         self.established = true;
         let (mut ctx, halves) = self.parts(now, shared);
-        match halves.handle_packet(&mut ctx, packet, memory) {
+        match halves.handle_packet(&mut ctx, meta, packet, memory) {
             Ok(Handled::Done) => self.check_drained(shared),
             Ok(Handled::Failed) => self.close(now, shared),
             Err(fault) => self.fail_request(now, fault, shared),
@@ -169,6 +169,9 @@ impl Qp {
         if packet.bth().pkey() & PKEY_MASK != PKEY_MASK {
             return Err(Counter::DropPkey);
         }
+        if !self.is_connected() {
+            return Ok(());
+        }
         // CA17-40, CA17-41: the addresses are those of the QP's path. The UDP source port may be anything (W-12).
         let path = self.attr.av.as_ref().map(|av| &av.path).ok_or(Counter::DropAddress)?;
         if meta.src.to_canonical() != path.dst.to_canonical()
@@ -177,6 +180,10 @@ impl Qp {
             return Err(Counter::DropAddress);
         }
         Ok(())
+    }
+
+    fn is_connected(&self) -> bool {
+        self.init.qp_type != QpType::Ud
     }
 
     /// The QP's deadline has come.

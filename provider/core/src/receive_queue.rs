@@ -1,6 +1,7 @@
 //! The receive queue: receive WQEs from posting until a message takes them.
 
 use crate::context::{Context, WorkDone};
+use crate::gather::total_length;
 use crate::{CqId, PdId, QpInit, Queue, RecvWr, WcOpcode, WcStatus};
 use std::collections::VecDeque;
 
@@ -40,8 +41,13 @@ impl ReceiveQueue {
         self.peak = self.peak.max(self.wrs.len());
     }
 
+    /// Bytes that the next WQE has room for.
+    pub(crate) fn next_room(&self) -> Option<u64> {
+        self.wrs.front().map(|wr| total_length(&wr.sges))
+    }
+
     /// The next WQE.
-    pub(crate) fn take(&mut self) -> Option<RecvWr> {
+    pub(crate) fn take(&mut self, ctx: &Context<'_>) -> Option<Receive> {
         let wr = self.wrs.pop_front()?;
         if self.wrs.is_empty() {
             // Give memory back after a burst, but not in the steady state of a deep queue.
@@ -50,7 +56,7 @@ impl ReceiveQueue {
             }
             self.peak = 0;
         }
-        Some(wr)
+        Some(Receive { wr, home: Home::of_qp(ctx.init) })
     }
 
     /// Flushes all of it, in order.

@@ -7,7 +7,7 @@ use crate::fault::{RequesterFault, SgeFault};
 use crate::gather::gather;
 use crate::send_queue::Wqe;
 use crate::{Memory, Payload, SendFlags, SendOp};
-use ferroce_wire::{Opcode, PacketHeader, Position, Psn};
+use ferroce_wire::{Opcode, PacketHeader, Position, Psn, Qpn};
 
 /// One request packet of a WQE.
 pub(crate) struct Shape {
@@ -43,9 +43,9 @@ impl Shape {
     }
 
     /// Its headers. The opcode decides which of them it has.
-    pub(crate) fn header(&self, ctx: &Context<'_>, wqe: &Wqe, psn: Psn) -> PacketHeader {
+    pub(crate) fn header(&self, ctx: &Context<'_>, dest: Qpn, wqe: &Wqe, psn: Psn) -> PacketHeader {
         let header = ctx
-            .header(self.opcode, psn)
+            .header(self.opcode, dest, psn)
             .solicited(self.ends && self.is_solicitable() && wqe.wr.flags.contains(SendFlags::SOLICITED));
         match wqe.wr.op {
             SendOp::Send | SendOp::LocalInv { .. } => header,

@@ -214,10 +214,11 @@ const IDLE_WQES: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Remote;
 
     fn wr(wr_id: u64) -> SendWr {
         let payload = Payload::Inline(Default::default());
-        SendWr { wr_id, op: SendOp::Send, flags: SendFlags::empty(), payload }
+        SendWr { wr_id, op: SendOp::Send, flags: SendFlags::empty(), payload, remote: Remote::Peer }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use crate::halves::Handled;
 use crate::inbound::{Inbound, check_enabled, check_rkey};
 use crate::request::check_length;
 use crate::send_queue::Wqe;
-use crate::unreliable::Unreliable;
-use crate::{Memory, Path, QpAttr, RecvWr};
-use ferroce_wire::{Packet, PacketHeader, Psn};
+use crate::unreliable::{Destination, Unreliable};
+use crate::{Memory, QpAttr, RecvWr};
+use ferroce_wire::{Packet, Psn};
 
 /// How a UC QP sends.
 #[derive(Default, Debug)]
@@ -25,8 +25,8 @@ impl Unreliable for Uc {
         ctx.mtu()
     }
 
-    fn address<'a>(ctx: &Context<'a>, _: &'a Wqe, header: PacketHeader) -> Option<(&'a Path, PacketHeader)> {
-        Some((ctx.path()?, header))
+    fn destination(&mut self, ctx: &Context<'_>, _: &Wqe) -> Option<Destination> {
+        Some(Destination { path: *ctx.path()?, qpn: ctx.attr.dest_qpn, qkey: 0 })
     }
 }
 

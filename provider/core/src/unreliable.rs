@@ -7,8 +7,7 @@ use crate::gather::check_readable;
 use crate::request::Shape;
 use crate::send_queue::{SendQueue, Wqe};
 use crate::{Memory, Path, Payload, QpAttr, QpState, SendOp, SendWr, TransmitSink};
-use ferroce_wire::{PacketHeader, Psn};
-use std::marker::PhantomData;
+use ferroce_wire::{Psn, Qpn};
 
 /// What an unreliable service does in its own way when it sends.
 pub(crate) trait Unreliable: Default + std::fmt::Debug {
@@ -18,9 +17,16 @@ pub(crate) trait Unreliable: Default + std::fmt::Debug {
     /// Most payload bytes of a packet.
     fn mtu(ctx: &Context<'_>) -> u32;
 
-    /// Where the packets of a WQE that was checked go, and their header with what says so.
-    fn address<'a>(ctx: &Context<'a>, wqe: &'a Wqe, header: PacketHeader)
-    -> Option<(&'a Path, PacketHeader)>;
+    /// Where the packets of a WQE that was checked go.
+    fn destination(&mut self, ctx: &Context<'_>, wqe: &Wqe) -> Option<Destination>;
+}
+
+/// Where a packet goes.
+pub(crate) struct Destination {
+    pub(crate) path: Path,
+    pub(crate) qpn: Qpn,
+    /// What its DETH says, where it has one.
+    pub(crate) qkey: u32,
 }
 
 /// The sending half of a QP of the service `S`.
@@ -29,13 +35,18 @@ pub(crate) struct Requester<S> {
     queue: SendQueue,
     /// The PSN sent next.
     next: Psn,
-    service: PhantomData<S>,
+    service: S,
 }
 
 impl<S: Unreliable> Requester<S> {
     /// RTR→RTS: messages may be sent, from `sq_psn` on.
     pub(crate) fn start(&mut self, attr: &QpAttr) {
         self.next = attr.sq_psn;
+    }
+
+    /// What its service keeps of what was sent.
+    pub(crate) fn service(&self) -> &S {
+        &self.service
     }
 
     /// Takes a send WR. In the states that flush, the caller flushes next.
@@ -113,9 +124,9 @@ impl<S: Unreliable> Requester<S> {
     ) -> Result<Sent, RequesterFault> {
         let Some(wqe) = self.queue.oldest_begun() else { return Ok(Sent::Nothing) };
         let shape = Shape::of(wqe, self.next, S::mtu(ctx));
-        let header = shape.header(ctx, wqe, self.next);
-        let Some((path, header)) = S::address(ctx, wqe, header) else { return Ok(Sent::Nothing) };
-        let sent = ctx.send_on(path, sink, &header, shape.payload_len, |ctx, room| {
+        let Some(to) = self.service.destination(ctx, wqe) else { return Ok(Sent::Nothing) };
+        let header = shape.header(ctx, to.qpn, wqe, self.next).deth(to.qkey, ctx.qpn);
+        let sent = ctx.send_on(&to.path, sink, &header, shape.payload_len, |ctx, room| {
             shape.fill(ctx, wqe, room, memory)
         })?;
         if let Sent::Packet(_) = sent {

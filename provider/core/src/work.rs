@@ -1,9 +1,10 @@
 //! Work requests, as an application posts them.
 
-use crate::QpType;
 use crate::request::opcode;
-use ferroce_wire::Position;
+use crate::{AddressVector, QpType};
+use ferroce_wire::{Position, Qpn};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 bitflags::bitflags! {
     /// Flags of a send work request (`ibv_post_send(3)`); the bits are those of `enum ibv_send_flags`.
@@ -97,6 +98,27 @@ impl SendOp {
     }
 }
 
+/// Whom a send work request is for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Remote {
+    /// The QP's peer, on a connected QP.
+    #[default]
+    Peer,
+    /// A UD QP.
+    Datagram {
+        /// The address handle: where it is.
+        ah: Arc<AddressVector>,
+        /// Its number; [`Qpn::MULTICAST`] with the address of a group.
+        qpn: Qpn,
+        /// Its Q_Key; with the top bit set, the sending QP's own is sent (IBTA 10.2.5).
+        qkey: u32,
+        /// UDP source port, which the address handle alone does not settle.
+        source_port: u16,
+        /// As in [`Path::receiver`](crate::Path::receiver).
+        receiver: Option<u8>,
+    },
+}
+
 /// A send work request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SendWr {
@@ -108,6 +130,8 @@ pub struct SendWr {
     pub flags: SendFlags,
     /// The local side's data.
     pub payload: Payload,
+    /// Whom it is for.
+    pub remote: Remote,
 }
 
 /// A receive work request.

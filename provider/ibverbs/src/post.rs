@@ -4,7 +4,7 @@ use crate::errno::{Errno, status};
 use crate::object;
 use crate::pointer;
 use crate::qp::QpObject;
-use ferroce::core::{Payload, QpCaps, RecvWr, SendFlags, SendOp, SendWr, Sge};
+use ferroce::core::{Payload, QpCaps, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
 use ferroce::{PostCause, PostError, check_inline};
 use ferroce_ibverbs_layout::{IbvQp, IbvRecvWr, IbvSendWr, IbvSge};
 use libc::c_int;
@@ -141,7 +141,7 @@ impl Linked for IbvSendWr {
         } else {
             Payload::Sges(converted(sges))
         };
-        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload })
+        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload, remote: Remote::Peer })
     }
 }
 

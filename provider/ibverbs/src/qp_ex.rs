@@ -9,7 +9,7 @@ use crate::pointer;
 use crate::post::{append, converted, refused};
 use crate::qp::QpObject;
 use ferroce::check_inline;
-use ferroce::core::{Payload, QpCaps, SendFlags, SendOp, SendWr, Sge};
+use ferroce::core::{Payload, QpCaps, Remote, SendFlags, SendOp, SendWr, Sge};
 use ferroce_ibverbs_layout::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use libc::{c_int, c_void};
 use parking_lot::Mutex;
@@ -111,6 +111,7 @@ unsafe fn add(qp: *mut IbvQpEx, send_op: u64, op: SendOp) {
             op,
             flags: flags - SendFlags::INLINE,
             payload: Payload::Sges(SmallVec::new()),
+            remote: Remote::Peer,
         });
     };
     // SAFETY: the C contract.

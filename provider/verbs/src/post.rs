@@ -49,14 +49,14 @@ fn takes_inline(op: &SendOp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferroce_core::SendFlags;
+    use ferroce_core::{Remote, SendFlags};
     use smallvec::{SmallVec, smallvec};
 
     const CAPS: QpCaps =
         QpCaps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 2, max_recv_sge: 1, max_inline_data: 16 };
 
     fn wr(op: SendOp, payload: Payload) -> SendWr {
-        SendWr { wr_id: 1, op, flags: SendFlags::default(), payload }
+        SendWr { wr_id: 1, op, flags: SendFlags::default(), payload, remote: Remote::Peer }
     }
 
     fn sge(length: u32) -> Sge {

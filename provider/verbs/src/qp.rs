@@ -68,14 +68,11 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 impl Qp {
     pub(crate) fn new(pd: PdUser, spec: &QpSpec<'_>) -> Result<Qp, Error> {
         let context = &pd.pd.context;
+        let (send_cq, recv_cq) = (spec.send_cq.id(), spec.recv_cq.id());
         let init = QpInit {
-            qp_type: spec.qp_type,
-            pd: pd.pd.id,
-            send_cq: spec.send_cq.id(),
-            recv_cq: spec.recv_cq.id(),
             caps: spec.caps,
             sq_sig_all: spec.sq_sig_all,
-            active_mtu: context.device.active_mtu(),
+            ..QpInit::new(spec.qp_type, pd.pd.id, send_cq, recv_cq, context.device.active_mtu())
         };
         let cqs = [Arc::clone(spec.send_cq.shared()), Arc::clone(spec.recv_cq.shared())];
         let shared = context.engine.create_qp(init, cqs, spec.cookie, Arc::clone(&context.events))?;

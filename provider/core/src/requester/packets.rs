@@ -128,7 +128,7 @@ impl Requester {
         }
         let shape = Shape::of(wqe, self.next, ctx.mtu());
         let ack_req = shape.ends || self.must_ask(ctx);
-        let header = shape.header(ctx, wqe, self.next).ack_req(ack_req);
+        let header = shape.header(ctx, ctx.attr.dest_qpn, wqe, self.next).ack_req(ack_req);
         let sent =
             ctx.send(sink, &header, shape.payload_len, |ctx, room| shape.fill(ctx, wqe, room, memory))?;
         if let Sent::Packet(_) = sent {

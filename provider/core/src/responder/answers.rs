@@ -79,7 +79,7 @@ impl Responder {
             }
             Answer::Nak { psn, code } => (psn, Syndrome::Nak(code), None),
         };
-        let header = ctx.header(Opcode::RC_ACKNOWLEDGE, psn).aeth(syndrome, self.msn);
+        let header = ctx.header(Opcode::RC_ACKNOWLEDGE, ctx.attr.dest_qpn, psn).aeth(syndrome, self.msn);
         let sent = match ctx.send(sink, &header, 0, |_, _| Ok::<_, std::convert::Infallible>(())) {
             Ok(sent) => sent,
             Err(never) => match never {},
@@ -103,7 +103,7 @@ fn send_response<S: TransmitSink>(
     let result = match resource.kind {
         Kind::Atomic { original, .. } => {
             let header = ctx
-                .header(Opcode::RC_ATOMIC_ACK, psn)
+                .header(Opcode::RC_ATOMIC_ACK, ctx.attr.dest_qpn, psn)
                 .aeth(Syndrome::ACK, resource.msn)
                 .atomic_ack_eth(original);
             ctx.send(sink, &header, 0, |_, _| Ok(()))
@@ -113,7 +113,7 @@ fn send_response<S: TransmitSink>(
             let length = (span.end_byte - offset).min(ctx.mtu());
             let opcode =
                 response_opcode(span.next == span.start, span.next + 1 >= end_packet(ctx, resource, span));
-            let header = ctx.header(opcode, psn).aeth(Syndrome::ACK, resource.msn);
+            let header = ctx.header(opcode, ctx.attr.dest_qpn, psn).aeth(Syndrome::ACK, resource.msn);
             ctx.send(sink, &header, length, |ctx, room| {
                 if room.is_empty() {
                     return Ok(());

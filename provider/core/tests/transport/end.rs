@@ -3,13 +3,14 @@
 use crate::arena::Arena;
 use ferroce_core::{
     AccessFlags, AddressVector, AsyncEvent, Completion, CqId, Device, DeviceConfig, Event, Ipv4Id, Nanos,
-    PacketMeta, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType,
-    Queue, RecvWr, RegionKeys, RegionSpec, SendFlags, SendOp, SendWr, Sge, Transmit, TransmitSink, Wc,
+    PacketMeta, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpInit, QpState, QpType, Queue,
+    RecvWr, RegionKeys, RegionSpec, Remote, SendFlags, SendOp, SendWr, Sge, Transmit, TransmitSink, Wc,
     WcStatus,
 };
 use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Psn, Qpn};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 pub const PD: PdId = PdId(1);
 pub const SEND_CQ: CqId = CqId(1);
@@ -34,6 +35,8 @@ pub struct Setup {
     pub max_dest_rd_atomic: u8,
     pub access: AccessFlags,
     pub sq_sig_all: bool,
+    pub qkey: u32,
+    pub block_self_mcast: bool,
     pub profile: Profile,
 }
 
@@ -51,9 +54,15 @@ impl Setup {
             | QpAttrMask::RETRY_CNT
             | QpAttrMask::RNR_RETRY
             | QpAttrMask::MAX_QP_RD_ATOMIC;
+        let connected = QpAttrMask::AV
+            | QpAttrMask::PATH_MTU
+            | QpAttrMask::DEST_QPN
+            | QpAttrMask::RQ_PSN
+            | QpAttrMask::ACCESS_FLAGS;
         match self.qp_type {
-            QpType::Uc => mask - reliable,
-            _ => mask,
+            QpType::Uc => mask - reliable - QpAttrMask::QKEY,
+            QpType::Ud => mask - reliable - connected,
+            _ => mask - QpAttrMask::QKEY,
         }
     }
 }
@@ -73,6 +82,8 @@ impl Default for Setup {
             max_dest_rd_atomic: 4,
             access: ALL_ACCESS,
             sq_sig_all: false,
+            qkey: 0x1111_1111,
+            block_self_mcast: false,
             profile: Profile::default(),
         }
     }
@@ -136,8 +147,14 @@ impl End {
     }
 
     pub fn enter_init(&mut self) {
-        let attr = QpAttr { qp_state: QpState::Init, access: self.setup.access, ..QpAttr::default() };
-        self.modify(0, attr, QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS);
+        let attr = QpAttr {
+            qp_state: QpState::Init,
+            access: self.setup.access,
+            qkey: self.setup.qkey,
+            ..QpAttr::default()
+        };
+        let mask = QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS | QpAttrMask::QKEY;
+        self.modify(0, attr, self.setup.taken(mask));
     }
 
     pub fn enter_rtr(&mut self, peer: IpAddr, dest_qpn: Qpn) {
@@ -197,9 +214,14 @@ impl End {
     }
 
     pub fn handle_packet(&mut self, now: Nanos, from: IpAddr, bytes: &[u8]) {
+        self.handle_packet_to(now, from, self.address, bytes);
+    }
+
+    /// A packet to an address that may be a group's.
+    pub fn handle_packet_to(&mut self, now: Nanos, from: IpAddr, to: IpAddr, bytes: &[u8]) {
         let meta = PacketMeta {
             src: from,
-            dst: self.address,
+            dst: to,
             source_port: SOURCE_PORT,
             traffic_class: 0,
             icrc_checked: false,
@@ -211,11 +233,26 @@ impl End {
 
     /// The packets it has to send.
     pub fn transmit(&mut self, now: Nanos) -> Vec<Vec<u8>> {
+        self.transmit_with_paths(now).into_iter().map(|(_, packet)| packet).collect()
+    }
+
+    /// The packets it has to send, with where they go.
+    pub fn transmit_with_paths(&mut self, now: Nanos) -> Vec<(Path, Vec<u8>)> {
         let mut batch = Batch::default();
         let result = self.device.poll_transmit(now, &self.memory, &mut batch);
         assert_eq!(result, Transmit::Idle);
         self.collect();
-        batch.packets
+        batch.paths.into_iter().zip(batch.packets).collect()
+    }
+
+    /// A datagram QP of `peer`, as a work request of this end names it.
+    pub fn to(&self, peer: &End) -> Remote {
+        self.to_address(peer.address, peer.qpn, peer.setup.qkey)
+    }
+
+    pub fn to_address(&self, peer: IpAddr, qpn: Qpn, qkey: u32) -> Remote {
+        let ah = Arc::new(address_vector(self.address, peer));
+        Remote::Datagram { ah, qpn, qkey, source_port: SOURCE_PORT, receiver: None }
     }
 
     /// Fetches completions and events.
@@ -256,19 +293,21 @@ impl End {
 
 pub fn init(setup: &Setup) -> QpInit {
     QpInit {
-        qp_type: setup.qp_type,
-        pd: PD,
-        send_cq: SEND_CQ,
-        recv_cq: RECV_CQ,
-        caps: QpCaps::default(),
         sq_sig_all: setup.sq_sig_all,
-        active_mtu: PathMtu::Mtu4096,
+        block_self_mcast: setup.block_self_mcast,
+        ..QpInit::new(setup.qp_type, PD, SEND_CQ, RECV_CQ, PathMtu::Mtu4096)
     }
 }
 
 /// A signaled send WR with these elements.
 pub fn wr(wr_id: u64, op: SendOp, sges: &[Sge]) -> SendWr {
-    SendWr { wr_id, op, flags: SendFlags::SIGNALED, payload: Payload::Sges(sges.into()) }
+    SendWr {
+        wr_id,
+        op,
+        flags: SendFlags::SIGNALED,
+        payload: Payload::Sges(sges.into()),
+        remote: Remote::Peer,
+    }
 }
 
 pub fn address_vector(src: IpAddr, dst: IpAddr) -> AddressVector {
@@ -300,6 +339,7 @@ pub const SOURCE_PORT: u16 = 0xc123;
 #[derive(Default)]
 pub struct Batch {
     pub packets: Vec<Vec<u8>>,
+    pub paths: Vec<Path>,
     open: Option<(Path, Vec<u8>)>,
     /// Packets it takes before it refuses; `None` for no limit.
     room: Option<usize>,
@@ -324,6 +364,7 @@ impl TransmitSink for Batch {
         let (path, mut packet) = self.open.take().expect("something was reserved");
         icrc::seal(&ip_context(path.src, path.dst), &mut packet);
         self.packets.push(packet);
+        self.paths.push(path);
     }
 }
 

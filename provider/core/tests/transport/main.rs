@@ -17,3 +17,4 @@ mod scheduling;
 mod snapshot;
 mod states;
 mod uc;
+mod ud;

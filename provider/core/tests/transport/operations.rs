@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::end::{Setup, wr};
 use crate::pair::Pair;
-use ferroce_core::{PathMtu, Payload, SendFlags, SendOp, SendWr, WcFlags, WcOpcode, WcStatus};
+use ferroce_core::{PathMtu, Payload, Remote, SendFlags, SendOp, SendWr, WcFlags, WcOpcode, WcStatus};
 
 /// Bytes that differ from place to place.
 fn pattern(len: usize) -> Vec<u8> {
@@ -165,6 +165,7 @@ fn inline_data_needs_no_key() {
             op: SendOp::Send,
             flags: SendFlags::SIGNALED | SendFlags::INLINE,
             payload: Payload::Inline(message.as_slice().into()),
+            remote: Remote::Peer,
         },
     );
     pair.run();

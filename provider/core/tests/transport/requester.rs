@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::end::{Setup, wr};
 use crate::shot::*;
 use crate::solo::{Solo, packets, psn};
-use ferroce_core::{Counter, Payload, QpState, SendFlags, SendOp, SendWr, Sge, WcStatus};
+use ferroce_core::{Counter, Payload, QpState, Remote, SendFlags, SendOp, SendWr, Sge, WcStatus};
 use ferroce_wire::{NakCode, Opcode, Syndrome, rnr_timer_ns};
 
 const READ: SendOp = SendOp::Read { va: Arena::BASE, rkey: RKEY };
@@ -462,6 +462,7 @@ fn a_local_invalidate_waits_for_all_before_it_and_fails_on_a_region() {
         op: SendOp::LocalInv { rkey },
         flags: SendFlags::SIGNALED,
         payload: Payload::Sges(Default::default()),
+        remote: Remote::Peer,
     };
     solo.end.post_send(0, request);
     solo.post_send(3, 10).tx(send_only(0, 10)).idle();

@@ -216,8 +216,11 @@ fn qpns_run_out_with_a_message_and_never_include_the_reserved_ones() {
         assert_eq!(qpns, expected);
         assert!(matches!(error, CreateQpError::TooManyQps { max: 16, .. }));
     }
-    let ud = init(&Setup::of(QpType::Ud));
-    assert_eq!(device(0, 16, 3).create_qp(ud), Err(CreateQpError::UnsupportedType { qp_type: QpType::Ud }));
+    let xrc = init(&Setup::of(QpType::XrcIni));
+    assert_eq!(
+        device(0, 16, 3).create_qp(xrc),
+        Err(CreateQpError::UnsupportedType { qp_type: QpType::XrcIni })
+    );
 }
 
 /// Handed case D6.

@@ -1,8 +1,8 @@
 //! One end of a connection: a QP with its CQ and a region.
 
 use ferroce::core::{
-    AccessFlags, PathMtu, Payload, QpAttr, QpAttrMask, QpCaps, QpState, QpType, RecvWr, SendFlags, SendOp,
-    SendWr, Sge, Wc, WcStatus,
+    AccessFlags, PathMtu, Payload, QpAttr, QpAttrMask, QpCaps, QpState, QpType, RecvWr, Remote, SendFlags,
+    SendOp, SendWr, Sge, Wc, WcStatus,
 };
 use ferroce::{AhAttr, Context, Cq, Device, Gid, Mr, Pd, PostError, Qp, QpSpec};
 use std::net::IpAddr;
@@ -162,7 +162,7 @@ impl End {
 
     pub fn send(&self, wr_id: u64, op: SendOp, sge: Sge) -> Result<(), PostError> {
         let payload = Payload::Sges([sge].into_iter().collect());
-        self.qp.post_send([SendWr { wr_id, op, flags: SendFlags::SIGNALED, payload }])
+        self.qp.post_send([SendWr { wr_id, op, flags: SendFlags::SIGNALED, payload, remote: Remote::Peer }])
     }
 
     pub fn recv(&self, wr_id: u64, sge: Sge) -> Result<(), PostError> {

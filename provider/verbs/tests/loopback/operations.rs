@@ -1,7 +1,7 @@
 //! Every operation moves the right bytes.
 
 use crate::end::{Plan, pair};
-use ferroce::core::{PathMtu, Payload, SendFlags, SendOp, SendWr, WcFlags, WcOpcode};
+use ferroce::core::{PathMtu, Payload, Remote, SendFlags, SendOp, SendWr, WcFlags, WcOpcode};
 use std::net::IpAddr;
 
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "::1"];
@@ -84,8 +84,14 @@ fn inline_data_is_what_it_was_when_posted() {
     let (a, b) = pair(Plan::default());
     b.recv(1, b.sge(0, 64)).expect("posted");
     let payload = Payload::Inline([0x5au8; 24].into_iter().collect());
-    a.qp.post_send([SendWr { wr_id: 1, op: SendOp::Send, flags: SendFlags::SIGNALED, payload }])
-        .expect("posted");
+    a.qp.post_send([SendWr {
+        wr_id: 1,
+        op: SendOp::Send,
+        flags: SendFlags::SIGNALED,
+        payload,
+        remote: Remote::Peer,
+    }])
+    .expect("posted");
     a.wait_success();
     assert_eq!(b.wait_success().byte_len, 24);
     assert_eq!(b.buffer[..4], [0x5a5a_5a5a_5a5a_5a5a, 0x5a5a_5a5a_5a5a_5a5a, 0x5a5a_5a5a_5a5a_5a5a, 0]);
