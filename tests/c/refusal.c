@@ -109,33 +109,6 @@ static void receives_of_a_failed_qp_are_flushed_in_order(void)
 	free_end(&a), free_end(&b);
 }
 
-/* D14 */
-static void a_full_send_queue_refuses_the_first_that_does_not_fit(void)
-{
-	struct ibv_context *context = open_device();
-	struct end a = make_end(context, ORDINARY), b = make_end(context, ORDINARY);
-	uint32_t room = a.settings.max_send_wr;
-	struct ibv_sge sge = sge_at(&a, 0, 8);
-	struct ibv_send_wr *list = calloc(room + 2, sizeof *list), *bad = NULL;
-
-	connect_ends(&a, &b);
-	for (uint32_t i = 0; i < room + 2; i++) {
-		list[i] = wr_of(&b, i, IBV_WR_RDMA_WRITE, &sge, 0);
-		list[i].next = i < room + 1 ? &list[i + 1] : NULL;
-	}
-	int error = ibv_post_send(a.qp, list, &bad);
-	CHECK(error == ENOMEM, "error %d", error);
-	CHECK(bad == &list[room], "bad_wr is number %td of %u", bad - list, room);
-	for (uint32_t i = 0; i < room; i++)
-		expect(&a, i, IBV_WC_SUCCESS);
-	expect_nothing(&a);
-	/* What was polled has made room. */
-	post(&a, &b, 999, IBV_WR_RDMA_WRITE, 0, 8);
-	expect(&a, 999, IBV_WC_SUCCESS);
-	free(list);
-	free_end(&a), free_end(&b);
-}
-
 /* D15 */
 static void keys_of_another_pd_are_refused(void)
 {
@@ -160,32 +133,6 @@ static void keys_of_another_pd_are_refused(void)
 	expect(&a, 2, IBV_WC_LOC_PROT_ERR);
 	expect_all(b.buffer, 64, 0xee, "the peer's memory");
 	free_end(&a), free_end(&b), free_end(&stranger);
-}
-
-/* D18 */
-static void a_receive_is_refused_with_a_reason(void)
-{
-	struct ibv_context *context = open_device();
-	struct end a = make_end(context, ORDINARY);
-	struct ibv_sge list[64];
-	struct ibv_recv_wr good = { .wr_id = 1, .sg_list = list, .num_sge = 1 }, wide = good, *bad = NULL;
-	int error = try_recv(&a, 1, 0, 64);
-
-	CHECK(error == EINVAL, "in RESET: %d", error);
-	to_init(&a);
-	post_recv(&a, 1, 0, 64);
-	for (int i = 0; i < 64; i++)
-		list[i] = sge_at(&a, 0, 1);
-	wide.num_sge = 64;
-	good.next = &wide;
-	error = ibv_post_recv(a.qp, &good, &bad);
-	CHECK(error == EINVAL && bad == &wide, "64 SGEs: %d, bad_wr %s", error, bad == &good ? "the good" : "?");
-	/* Those before the bad one count. */
-	to_state(&a, IBV_QPS_ERR);
-	expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
-	expect(&a, 1, IBV_WC_WR_FLUSH_ERR);
-	expect_nothing(&a);
-	free_end(&a);
 }
 
 /* D19: whoever looks at the log finds out which number the two sides do not agree on. */
@@ -232,9 +179,6 @@ MAIN({ "a_wrong_rkey_is_refused_by_the_peer", a_wrong_rkey_is_refused_by_the_pee
      { "a_peer_without_receives_is_waited_for", a_peer_without_receives_is_waited_for },
      { "rnr_retries_run_out", rnr_retries_run_out },
      { "receives_of_a_failed_qp_are_flushed_in_order", receives_of_a_failed_qp_are_flushed_in_order },
-     { "a_full_send_queue_refuses_the_first_that_does_not_fit",
-       a_full_send_queue_refuses_the_first_that_does_not_fit },
      { "keys_of_another_pd_are_refused", keys_of_another_pd_are_refused },
-     { "a_receive_is_refused_with_a_reason", a_receive_is_refused_with_a_reason },
      { "a_path_mtu_mismatch_is_an_invalid_request", a_path_mtu_mismatch_is_an_invalid_request },
      { "a_receive_that_is_too_short_fails_on_both_sides", a_receive_that_is_too_short_fails_on_both_sides })

@@ -54,48 +54,6 @@ static void a_resized_cq_keeps_its_entries(void)
 	free_end(&a), free_end(&b);
 }
 
-/* D21 */
-static void an_empty_gid_answers_as_libibverbs_does(void)
-{
-	struct ibv_context *context = open_device();
-	struct ibv_port_attr port;
-	union ibv_gid gid, zero = { 0 };
-	struct ibv_gid_entry entry;
-
-	CHECK(ibv_query_port(context, 1, &port) == 0, "ibv_query_port");
-	int last = port.gid_tbl_len - 1;
-	CHECK(last >= 2, "gid_tbl_len %d", port.gid_tbl_len);
-	for (int index = 0; index < 2; index++) {
-		CHECK(ibv_query_gid(context, 1, index, &gid) == 0, "index %d", index);
-		CHECK(memcmp(&gid, &zero, sizeof gid) != 0, "index %d is empty", index);
-		CHECK(ibv_query_gid_ex(context, 1, (uint32_t)index, &entry, 0) == 0, "ex %d", index);
-		CHECK(memcmp(&gid, &entry.gid, sizeof gid) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2, "ex %d", index);
-	}
-	memset(&gid, 0xff, sizeof gid);
-	CHECK(ibv_query_gid(context, 1, last, &gid) == 0, "an empty index: %s", strerror(errno));
-	CHECK(memcmp(&gid, &zero, sizeof gid) == 0, "an empty index is not zero");
-	int error = ibv_query_gid_ex(context, 1, (uint32_t)last, &entry, 0);
-	CHECK(error == ENODATA, "an empty index, ex: %d", error);
-	CHECK(ibv_query_gid(context, 1, port.gid_tbl_len, &gid) != 0, "an index behind the table");
-
-	/* A path over an empty index is refused. */
-	struct end a = make_end(context, ORDINARY);
-	to_init(&a);
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
-				    .path_mtu = IBV_MTU_1024,
-				    .dest_qp_num = a.qp->qp_num,
-				    .max_dest_rd_atomic = 1,
-				    .min_rnr_timer = 12,
-				    .ah_attr = { .is_global = 1, .port_num = 1 } };
-	ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid);
-	attr.ah_attr.grh.sgid_index = (uint8_t)last;
-	error = ibv_modify_qp(a.qp, &attr,
-			      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	CHECK(error == EINVAL, "RTR over an empty index: %d", error);
-	free_end(&a);
-}
-
 /* D24 */
 static void memory_is_registered_whatever_the_memlock_limit(void)
 {
@@ -212,6 +170,5 @@ static void an_unused_cq_is_small(void)
 
 MAIN({ "keys_do_not_run_out", keys_do_not_run_out },
      { "a_resized_cq_keeps_its_entries", a_resized_cq_keeps_its_entries },
-     { "an_empty_gid_answers_as_libibverbs_does", an_empty_gid_answers_as_libibverbs_does },
      { "memory_is_registered_whatever_the_memlock_limit", memory_is_registered_whatever_the_memlock_limit },
      { "idle_qps_are_small", idle_qps_are_small }, { "an_unused_cq_is_small", an_unused_cq_is_small })

@@ -96,89 +96,6 @@ static void a_fenced_send_waits_for_the_read_before_it(void)
 	free_end(&a), free_end(&b);
 }
 
-/* D16 */
-static void inline_data(void)
-{
-	struct ibv_context *context = open_device();
-	struct settings settings = ORDINARY;
-
-	settings.max_inline = 60;
-	struct end a = make_end(context, settings), b = make_end(context, settings);
-	uint32_t limit = a.settings.max_inline;
-	CHECK(limit >= 60, "max_inline_data %u", limit);
-	connect_ends(&a, &b);
-
-	/* Three buffers of memory that is not registered, whose sum is one more than allowed. */
-	uint8_t *loose = malloc(limit + 1);
-	fill(loose, limit + 1, 3);
-	uint32_t third = limit / 3;
-	struct ibv_sge list[3] = { { (uintptr_t)loose, third, 0 },
-				   { (uintptr_t)loose + third, third, 0 },
-				   { (uintptr_t)loose + 2 * third, limit + 1 - 2 * third, 0 } };
-	struct ibv_send_wr wr = wr_of(&b, 1, IBV_WR_RDMA_WRITE, list, 0);
-	wr.num_sge = 3;
-	wr.send_flags |= IBV_SEND_INLINE;
-	CHECK(try_send(&a, &wr) > 0, "inline data beyond max_inline_data was taken");
-	expect_nothing(&a);
-
-	/* As much as allowed arrives as it was when it was posted. */
-	list[2].length--;
-	post_wr(&a, &wr);
-	memset(loose, 0, limit + 1);
-	expect(&a, 1, IBV_WC_SUCCESS);
-	expect_filled(b.buffer, limit, 3, "inline data");
-
-	/* Lengths whose sum leaves 32 bits are no small message. */
-	list[0] = sge_at(&a, 0, UINT32_MAX);
-	list[1] = sge_at(&a, 0, 2);
-	wr.num_sge = 2;
-	wr.send_flags = IBV_SEND_SIGNALED;
-	int error = try_send(&a, &wr);
-	CHECK(error == EINVAL, "a sum of 2^32 + 1 bytes: %d", error);
-	free(loose);
-	free_end(&a), free_end(&b);
-}
-
-/* D17 */
-static void a_list_given_to_the_builder(void)
-{
-	struct ibv_context *context = open_device();
-	struct settings settings = ORDINARY;
-
-	settings.send_ops = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
-	struct end a = make_end(context, settings), b = make_end(context, settings);
-	connect_ends(&a, &b);
-	struct ibv_qp_ex *builder = ibv_qp_to_qp_ex(a.qp);
-	CHECK(builder, "no ibv_qp_ex");
-
-	fill(a.buffer, 300, 5);
-	struct ibv_sge list[3] = { sge_at(&a, 0, 3), sge_at(&a, 100, 5), sge_at(&a, 200, 7) };
-	post_recv(&b, 7, 0, 64);
-	ibv_wr_start(builder);
-	builder->wr_id = 4;
-	builder->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_send(builder);
-	ibv_wr_set_sge_list(builder, 3, list);
-	CHECK(ibv_wr_complete(builder) == 0, "ibv_wr_complete");
-	expect(&a, 4, IBV_WC_SUCCESS);
-	CHECK(expect(&b, 7, IBV_WC_SUCCESS).byte_len == 15, "not 15 bytes");
-
-	/* The same with ibv_post_send lands beside it. */
-	struct ibv_send_wr wr = wr_of(&b, 5, IBV_WR_SEND, list, 0);
-	wr.num_sge = 3;
-	post_recv(&b, 8, 64, 64);
-	post_wr(&a, &wr);
-	expect(&a, 5, IBV_WC_SUCCESS);
-	expect(&b, 8, IBV_WC_SUCCESS);
-	uint8_t wanted[15];
-	memcpy(wanted, a.buffer, 3);
-	memcpy(wanted + 3, a.buffer + 100, 5);
-	memcpy(wanted + 8, a.buffer + 200, 7);
-	CHECK(memcmp(b.buffer, wanted, 15) == 0, "the builder's bytes");
-	CHECK(memcmp(b.buffer + 64, wanted, 15) == 0, "ibv_post_send's bytes");
-	free_end(&a), free_end(&b);
-}
-
 /* Atomics give back what was there and leave what they should. */
 static void atomics(void)
 {
@@ -216,5 +133,4 @@ static void atomics(void)
 
 MAIN({ "sizes_that_need_a_pad", sizes_that_need_a_pad }, { "sizes_around_the_mtu", sizes_around_the_mtu },
      { "a_fenced_send_waits_for_the_read_before_it", a_fenced_send_waits_for_the_read_before_it },
-     { "inline_data", inline_data }, { "a_list_given_to_the_builder", a_list_given_to_the_builder },
      { "atomics", atomics })

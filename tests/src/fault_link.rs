@@ -28,6 +28,9 @@ pub struct Faults {
     pub duplicate: f64,
     /// Overtaken by the next three.
     pub reorder: f64,
+    /// How many of the datagrams to come they may hit. After that the wire is good: some programs do not survive the
+    /// loss of the very last acknowledgement, since the peer has ended by then.
+    pub among: u64,
 }
 
 /// What the wire did so far.
@@ -86,7 +89,8 @@ impl FaultLink {
 
     /// From now on.
     pub fn set(&mut self, faults: Faults) {
-        let answer = self.ask(&format!("faults {} {} {}", faults.drop, faults.duplicate, faults.reorder));
+        let answer = self
+            .ask(&format!("faults {} {} {} {}", faults.drop, faults.duplicate, faults.reorder, faults.among));
         assert_eq!(answer, "ok");
     }
 

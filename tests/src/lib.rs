@@ -33,13 +33,8 @@ pub fn is_full() -> bool {
     std::env::var_os("FERROCE_TEST_FULL").is_some_and(|value| value == "1")
 }
 
-/// Adds a fact to the output of the running test, which is shown if it fails.
-#[expect(clippy::print_stdout, reason = "libtest holds back only what goes through the macro")]
-pub fn remark(fact: impl Display) {
-    println!("{fact}");
-}
-
-/// Says at once, whether the test passes or not, that something was not tested, or how far a long test has come.
+/// Says at once, whether the test passes or not, what was measured, what a run can be repeated with, or how far a long
+/// test has come.
 pub fn announce(text: impl Display) {
     // A closed stderr leaves nowhere to say so.
     let _ = writeln!(std::io::stderr(), "{text}");

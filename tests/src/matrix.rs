@@ -1,10 +1,16 @@
-//! Test programs whose tests are the rows of a table.
+//! The `main` of the test programs: each test is a row with a name of its own, made in a loop where a loop is due.
+//!
+//! A row that this machine, or this user, cannot run is not passed over in silence: it is listed as ignored, with the
+//! reason in front of its name.
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// A test with a name of its own. It fails by panicking.
+use crate::announce;
+use crate::sandbox::Sandbox;
+
+/// A test. It fails by panicking.
 pub fn row(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         body();
@@ -12,7 +18,37 @@ pub fn row(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Tri
     })
 }
 
-/// The `main` of such a program. Understands the options of `cargo test -- …`.
+/// A test that cannot be run if there is an obstacle.
+pub fn row_unless(
+    obstacle: Option<&str>,
+    name: impl Into<String>,
+    body: impl FnOnce() + Send + 'static,
+) -> Trial {
+    hinder(row(name, body), obstacle)
+}
+
+/// Rows named after their functions.
+#[macro_export]
+macro_rules! trials {
+    ($($test:ident),+ $(,)?) => {
+        vec![$($crate::matrix::row(stringify!($test), $test)),+]
+    };
+}
+
+/// Runs them, if there can be sandboxes at all. Understands the options of `cargo test -- …`.
 pub fn run(rows: Vec<Trial>) -> ExitCode {
-    libtest_mimic::run(&Arguments::from_args(), rows).exit_code()
+    let arguments = Arguments::from_args();
+    let obstacle = if arguments.list { None } else { Sandbox::obstacle() };
+    if let Some(obstacle) = &obstacle {
+        announce(format_args!("skipped, all of them: {obstacle}"));
+    }
+    let rows = rows.into_iter().map(|row| hinder(row, obstacle.as_deref())).collect();
+    libtest_mimic::run(&arguments, rows).exit_code()
+}
+
+fn hinder(row: Trial, obstacle: Option<&str>) -> Trial {
+    match obstacle {
+        Some(obstacle) => row.with_kind(obstacle).with_ignored_flag(true),
+        None => row,
+    }
 }

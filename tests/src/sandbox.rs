@@ -17,7 +17,7 @@ use crate::tree::Tree;
 pub struct Sandbox {
     tree: Tree,
     user: User,
-    holder: Child,
+    namespace: Namespace,
     next_port: AtomicU16,
 }
 
@@ -40,11 +40,7 @@ impl Sandbox {
     pub fn new() -> Sandbox {
         let tree = Tree::locate();
         let user = User::choose(&tree);
-        let mut command = Command::new("unshare");
-        if user == User::Caller {
-            command.args(["--user", "--map-root-user"]);
-        }
-        Sandbox::hold(tree, user, command)
+        Sandbox::hold(tree, user, user.unshare())
     }
 
     /// A second namespace under the same user namespace, so that interfaces can be moved between the two.
@@ -54,27 +50,14 @@ impl Sandbox {
         Sandbox::hold(self.tree.clone(), self.user, command)
     }
 
-    fn hold(tree: Tree, user: User, mut unshare: Command) -> Sandbox {
-        // The shell ends, and the namespace with it, when our end of its stdin closes: also when we are killed.
-        unshare.args(["--net", "--", "sh", "-c", "ip link set lo up && echo up && exec cat"]);
-        let mut holder = unshare
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start unshare(1): {error}"));
-        let mut line = String::new();
-        let stdout = holder.stdout.take().expect("stdout was asked for");
-        let up = BufReader::new(stdout).read_line(&mut line).is_ok() && line == "up\n";
-        if !up {
-            let output = holder.wait_with_output().expect("our own child");
-            let text = String::from_utf8_lossy(&output.stderr);
-            panic!(
-                "no network namespace to test in (run as root, or allow user namespaces): {}",
-                text.trim()
-            );
-        }
-        Sandbox { tree, user, holder, next_port: AtomicU16::new(FIRST_PORT) }
+    /// Why there can be no sandbox for this user on this system, if so.
+    pub fn obstacle() -> Option<String> {
+        Namespace::create(User::choose(&Tree::locate()).unshare()).err()
+    }
+
+    fn hold(tree: Tree, user: User, unshare: Command) -> Sandbox {
+        let namespace = Namespace::create(unshare).unwrap_or_else(|obstacle| panic!("{obstacle}"));
+        Sandbox { tree, user, namespace, next_port: AtomicU16::new(FIRST_PORT) }
     }
 
     /// The tree under test.
@@ -84,7 +67,7 @@ impl Sandbox {
 
     /// Process that holds the namespace; `/proc/PID/net` shows the namespace's tables.
     pub fn holder_pid(&self) -> u32 {
-        self.holder.id()
+        self.namespace.holder.id()
     }
 
     /// A TCP port of this namespace that was not handed out before. They lie below the ephemeral ports.
@@ -207,10 +190,38 @@ impl Default for Sandbox {
     }
 }
 
-impl Drop for Sandbox {
-    fn drop(&mut self) {
+/// A network namespace, held by a shell that lives in it.
+struct Namespace {
+    holder: Child,
+}
+
+impl Namespace {
+    /// Lets `unshare`, which may have options for other namespaces already, make one and bring up its `lo`.
+    fn create(mut unshare: Command) -> Result<Namespace, String> {
+        // The shell ends, and the namespace with it, when our end of its stdin closes: also when we are killed.
+        unshare.args(["--net", "--", "sh", "-c", "ip link set lo up && echo up && exec cat"]);
+        let holder = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut holder = holder.map_err(|error| format!("cannot start unshare(1): {error}"))?;
+        let mut line = String::new();
+        let stdout = holder.stdout.take().expect("stdout was asked for");
+        if BufReader::new(stdout).read_line(&mut line).is_ok() && line == "up\n" {
+            return Ok(Namespace { holder });
+        }
+        let output = holder.wait_with_output().expect("our own child");
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(format!("no network namespace (run as root, or allow user namespaces): {}", text.trim()))
+    }
+
+    /// The shell ends; the namespace lasts until the programs in it have ended, too.
+    fn end(&mut self) {
         drop(self.holder.stdin.take());
         let _ = self.holder.wait();
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -223,6 +234,15 @@ impl User {
             }
             if tree.is_public() { User::Nobody } else { User::RootWithoutCapabilities }
         })
+    }
+
+    /// What makes the namespaces of this user's sandbox; the options of the network namespace follow.
+    fn unshare(self) -> Command {
+        let mut command = Command::new("unshare");
+        if self == User::Caller {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command
     }
 }
 

@@ -52,6 +52,12 @@ pub fn wait_for(
     }
 }
 
+/// A counter of the process `pid`; 0 while it has no slot.
+pub fn counter(processes: &[Process], pid: u32, name: &str) -> u64 {
+    let process = processes.iter().find(|process| process.pid == u64::from(pid));
+    process.and_then(|process| process.counters.get(name).copied()).unwrap_or(0)
+}
+
 fn process(entry: &Value) -> Option<Process> {
     let counters = entry["counters"].as_object()?.iter();
     Some(Process {

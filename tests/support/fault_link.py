@@ -6,8 +6,8 @@ usage: fault_link.py LEFT RIGHT MTU SEED
 Makes both interfaces in the network namespace it runs in; whoever starts it moves and addresses them. Commands come on
 stdin, one a line, answers go to stdout:
 
-    faults DROP DUPLICATE REORDER   from now on, each in per cent of the datagrams  ->  ok
-    report                          ->  one JSON object with the counts
+    faults DROP DUPLICATE REORDER COUNT   the next COUNT datagrams suffer, each in per cent of them  ->  ok
+    report                                ->  one JSON object with the counts
 
 Only UDP datagrams to port 4791 suffer; everything else, such as the TCP exchange of the programs, passes as it is. A
 tap has no offloads, so the kernel cuts GSO messages into datagrams before they come here, each with its own IP
@@ -60,6 +60,7 @@ class Link:
         self.held = {left: [], right: []}
         self.random = random.Random(seed)
         self.rates = (0.0, 0.0, 0.0)
+        self.suffering = 0
         self.counts = dict.fromkeys(("datagrams", "dropped", "duplicated", "reordered", "overrun"), 0)
 
     def send(self, fd, frame):
@@ -85,7 +86,8 @@ class Link:
     def carry_roce(self, source, target, frame):
         """The datagram meets its fate, and those it passes come nearer to theirs."""
         self.counts["datagrams"] += 1
-        drop, duplicate, reorder = self.rates
+        drop, duplicate, reorder = self.rates if self.suffering else (0, 0, 0)
+        self.suffering = max(self.suffering - 1, 0)
         fate = self.random.random() * 100
         if fate < drop:
             self.counts["dropped"] += 1
@@ -112,7 +114,8 @@ class Link:
         """Does what a command says and returns the answer."""
         words = line.split()
         if words[0] == "faults":
-            self.rates = tuple(float(word) for word in words[1:])
+            self.rates = tuple(float(word) for word in words[1:4])
+            self.suffering = int(words[4])
             return "ok"
         return json.dumps(self.counts)
 
@@ -124,16 +127,18 @@ def main():
     link = Link(left, right, int(seed))
     print("ready", flush=True)
     commands = sys.stdin.fileno()
+    unread = b""
     while True:
         for fd in select.select([left, right, commands], [], [])[0]:
             if fd != commands:
                 link.carry(fd)
                 continue
-            # One line at a time is sent, and answered, so a read never ends in the middle of one.
-            text = os.read(commands, 4096).decode()
+            text = os.read(commands, 4096)
             if not text:
                 return
-            print(link.obey(text), flush=True)
+            *lines, unread = (unread + text).split(b"\n")
+            for line in lines:
+                print(link.obey(line.decode()), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,21 @@
 //!
 //! `FERROCE_TEST_SEED` chooses who is killed; the seed of a run is printed.
 
+use std::process::ExitCode;
 use std::thread;
 
-use ferroce_tests::PATIENCE;
 use ferroce_tests::pair::{Pair, Running};
 use ferroce_tests::perftest::rows;
 use ferroce_tests::sandbox::Sandbox;
-use ferroce_tests::{listening, remark, stat};
+use ferroce_tests::{PATIENCE, announce, listening, matrix, stat, trials};
+
+fn main() -> ExitCode {
+    matrix::run(trials![
+        eight_pairs_share_one_address,
+        killed_processes_take_only_their_peers_with_them,
+        a_killed_responder_is_found_out_by_its_requester,
+    ])
+}
 
 /// Tool and options, and whether only its client sends requests.
 const CROWD: [(&str, &str, bool); 8] = [
@@ -24,61 +32,23 @@ const CROWD: [(&str, &str, bool); 8] = [
 ];
 const KILLED: usize = 4;
 
-/// Starts all of them for so long that they certainly run at the same time.
-fn start_crowd(sandbox: &Sandbox) -> Vec<Running> {
-    thread::scope(|scope| {
-        let starts = CROWD.map(|(tool, options, _)| {
-            scope.spawn(move || Pair::new(tool, &format!("{options} -D 12 -f 1")).start(sandbox))
-        });
-        starts.into_iter().map(|start| start.join().expect("the pair starts")).collect()
-    })
-}
-
-/// Waits until every process has a slot and every client has sent a good number of packets.
-fn wait_until_all_are_busy(sandbox: &Sandbox, crowd: &[Running]) {
-    let is_busy = |processes: &[stat::Process]| {
-        let sent = |pid| {
-            let process = processes.iter().find(|process| process.pid == u64::from(pid));
-            process.and_then(|process| process.counters.get("port_xmit_packets").copied()).unwrap_or(0)
-        };
-        crowd.iter().all(|pair| sent(pair.client.pid()) >= BUSY)
-    };
-    let (processes, busy) = stat::wait_for(sandbox, is_busy, PATIENCE);
-    assert!(busy, "not all clients send: {processes:#?}");
-    assert_eq!(processes.len(), 2 * crowd.len(), "{processes:#?}");
-}
-
-/// Nobody has a slot any more, and the keeper leaves the port when its time has come.
-fn assert_nothing_leaked(sandbox: &Sandbox) {
-    let (processes, empty) = stat::wait_for(sandbox, <[_]>::is_empty, PATIENCE);
-    assert!(empty, "slots that did not return: {processes:#?}");
-    let free = listening::wait_until_udp_is_free(sandbox.holder_pid(), ROCE_PORT, PATIENCE);
-    assert!(free, "the keeper stays without clients");
-}
-
-#[test]
 fn eight_pairs_share_one_address() {
     let sandbox = Sandbox::new();
-    let crowd = start_crowd(&sandbox);
-    wait_until_all_are_busy(&sandbox, &crowd);
-    let finished: Vec<_> = crowd.into_iter().map(Running::finish).collect();
-    for pair in &finished {
+    for pair in busy_crowd(&sandbox).into_iter().map(Running::finish) {
         pair.assert_success();
-        assert!(rows(&pair.client.stdout).iter().all(|row| row.iterations > 0), "{pair}");
-        assert_eq!(rows(&pair.client.stdout).len(), 1, "{pair}");
+        let rows = rows(&pair.client.stdout);
+        assert!(rows.len() == 1 && rows[0].iterations > 0, "{pair}");
     }
     assert_nothing_leaked(&sandbox);
 }
 
-#[test]
 fn killed_processes_take_only_their_peers_with_them() {
     let seed =
         std::env::var("FERROCE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_101);
-    remark(format_args!("FERROCE_TEST_SEED={seed}"));
     let victims = choose(seed);
+    announce(format_args!("FERROCE_TEST_SEED={seed}: {victims:?}"));
     let sandbox = Sandbox::new();
-    let mut crowd = start_crowd(&sandbox);
-    wait_until_all_are_busy(&sandbox, &crowd);
+    let mut crowd = busy_crowd(&sandbox);
     for victim in &victims {
         let pair = &mut crowd[victim.pair];
         if victim.is_server { pair.server.kill() } else { pair.client.kill() }
@@ -92,6 +62,57 @@ fn killed_processes_take_only_their_peers_with_them() {
         }
     }
     assert_nothing_leaked(&sandbox);
+}
+
+fn a_killed_responder_is_found_out_by_its_requester() {
+    for (tool, options) in [("ib_write_bw", "-x 1"), ("ib_read_bw", "-x 0"), ("ib_atomic_bw", "-x 1")] {
+        let sandbox = Sandbox::new();
+        let mut pair = Pair::new(tool, &format!("{options} -D 60 -f 1")).start(&sandbox);
+        assert!(are_all_busy(&sandbox, std::slice::from_ref(&pair)), "{}", pair.client.output_so_far());
+        pair.server.kill();
+        assert_retry_exceeded(tool, pair);
+        assert_nothing_leaked(&sandbox);
+    }
+}
+
+/// Eight pairs that all run at the same time, for a while yet.
+fn busy_crowd(sandbox: &Sandbox) -> Vec<Running> {
+    // A machine with much else to do may take so long to start the last that the first has ended.
+    for seconds in [12, 60] {
+        let crowd = start_crowd(sandbox, seconds);
+        if are_all_busy(sandbox, &crowd) {
+            return crowd;
+        }
+    }
+    panic!("no crowd comes together");
+}
+
+fn start_crowd(sandbox: &Sandbox, seconds: u32) -> Vec<Running> {
+    thread::scope(|scope| {
+        let starts = CROWD.map(|(tool, options, _)| {
+            scope.spawn(move || Pair::new(tool, &format!("{options} -D {seconds} -f 1")).start(sandbox))
+        });
+        starts.into_iter().map(|start| start.join().expect("the pair starts")).collect()
+    })
+}
+
+/// Waits until all have a slot and every client has sent a good number of packets; false if one ends before all do so at once.
+fn are_all_busy(sandbox: &Sandbox, crowd: &[Running]) -> bool {
+    let has_ended = || crowd.iter().any(|pair| pair.client.has_ended());
+    let is_busy = |processes: &[stat::Process]| {
+        let sent = |pair: &Running| stat::counter(processes, pair.client.pid(), "port_xmit_packets");
+        processes.len() == 2 * crowd.len() && crowd.iter().all(|pair| sent(pair) >= BUSY)
+    };
+    let (processes, _) = stat::wait_for(sandbox, |seen| is_busy(seen) || has_ended(), PATIENCE);
+    is_busy(&processes) && !has_ended()
+}
+
+/// Nobody has a slot any more, and the keeper leaves the port when its time has come.
+fn assert_nothing_leaked(sandbox: &Sandbox) {
+    let (processes, empty) = stat::wait_for(sandbox, <[_]>::is_empty, PATIENCE);
+    assert!(empty, "slots that did not return: {processes:#?}");
+    let free = listening::wait_until_udp_is_free(sandbox.holder_pid(), ROCE_PORT, PATIENCE);
+    assert!(free, "the keeper stays without clients");
 }
 
 /// A requester whose responder was killed gives up after its retries.
@@ -117,11 +138,9 @@ fn choose(seed: u64) -> Vec<Victim> {
         (state >> 33) as usize % bound
     };
     let mut pairs: Vec<_> = (0..CROWD.len()).collect();
-    let victims: Vec<_> = (0..KILLED)
+    (0..KILLED)
         .map(|_| Victim { pair: pairs.swap_remove(next(pairs.len())), is_server: next(2) == 0 })
-        .collect();
-    remark(format_args!("{victims:?}"));
-    victims
+        .collect()
 }
 
 const ROCE_PORT: u16 = 4791;

@@ -1,8 +1,18 @@
 //! UDP port 4791 held by somebody who is no keeper of ours.
 
-use ferroce_tests::PATIENCE;
+use std::process::ExitCode;
+
 use ferroce_tests::program::{Ended, Program};
 use ferroce_tests::sandbox::Sandbox;
+use ferroce_tests::{PATIENCE, matrix, trials};
+
+fn main() -> ExitCode {
+    matrix::run(trials![
+        a_holder_of_the_same_user_is_named_with_its_pid,
+        a_holder_of_another_user_is_named_by_its_user_id,
+        the_port_is_usable_as_soon_as_its_holder_has_gone,
+    ])
+}
 
 /// Binds the port for IPv4 or IPv6 and stays.
 fn script(family: &str, address: &str) -> String {
@@ -23,7 +33,6 @@ fn application_beside(sandbox: &Sandbox, holder: &Program) -> Ended {
     ended
 }
 
-#[test]
 fn a_holder_of_the_same_user_is_named_with_its_pid() {
     for (family, address) in [("AF_INET", "0.0.0.0"), ("AF_INET6", "::")] {
         let sandbox = Sandbox::new();
@@ -36,7 +45,6 @@ fn a_holder_of_the_same_user_is_named_with_its_pid() {
     }
 }
 
-#[test]
 fn a_holder_of_another_user_is_named_by_its_user_id() {
     let sandbox = Sandbox::new();
     let holder = sandbox.privileged("python3", &["-c", &script("AF_INET6", "::")]);
@@ -44,7 +52,6 @@ fn a_holder_of_another_user_is_named_by_its_user_id() {
     assert!(ended.stderr.contains("user id 0") || ended.stderr.contains("python3"), "{ended}");
 }
 
-#[test]
 fn the_port_is_usable_as_soon_as_its_holder_has_gone() {
     let sandbox = Sandbox::new();
     let holder = sandbox.bystander("python3", &["-c", &script("AF_INET", "0.0.0.0")]);

@@ -1,17 +1,25 @@
-//! The quick part of perftest's tools again and again: `cargo test -p ferroce-tests --test soak -- --ignored`. Two
-//! hundred rounds, or `FERROCE_TEST_ROUNDS`, in one network namespace, so that what one leaves behind meets the next.
+//! Perftest's tools again and again, in one network namespace, so that what one leaves behind meets the next. Three
+//! rounds, two hundred with `FERROCE_TEST_FULL=1`, or `FERROCE_TEST_ROUNDS`.
 
+use std::process::ExitCode;
 use std::time::Instant;
 
-use ferroce_tests::announce;
 use ferroce_tests::pair::Pair;
 use ferroce_tests::perftest::rows;
 use ferroce_tests::sandbox::Sandbox;
+use ferroce_tests::{PATIENCE, announce, is_full, matrix, stat, trials};
+
+fn main() -> ExitCode {
+    matrix::run(trials![rounds_without_one_failure])
+}
 
 /// Every tool with its own defaults, but for WRITE's five thousand iterations, and the iterations that gives.
-const ROUND: [(&str, u64); 10] = [
+const ROUND: [(&str, u64); 13] = [
     ("ib_send_bw", 1000),
+    ("ib_send_bw -e", 1000),
+    ("ib_send_bw -s 33 -q 16", 16_000),
     ("ib_write_bw -n 1000", 1000),
+    ("ib_write_bw -s 1025 -m 1024", 5000),
     ("ib_read_bw", 1000),
     ("ib_atomic_bw -A FETCH_AND_ADD", 1000),
     ("ib_atomic_bw -A CMP_AND_SWAP", 1000),
@@ -22,11 +30,9 @@ const ROUND: [(&str, u64); 10] = [
     ("ib_atomic_lat", 1000),
 ];
 
-#[test]
-#[ignore = "takes the better part of an hour"]
-fn two_hundred_rounds_without_one_failure() {
-    let rounds: u32 =
-        std::env::var("FERROCE_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+fn rounds_without_one_failure() {
+    let asked: Option<u32> = std::env::var("FERROCE_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let rounds = asked.unwrap_or(if is_full() { 200 } else { 3 });
     let sandbox = Sandbox::new();
     let start = Instant::now();
     for round in 1..=rounds {
@@ -43,4 +49,6 @@ fn two_hundred_rounds_without_one_failure() {
         let elapsed = start.elapsed().as_secs();
         announce(format_args!("round {round} of {rounds}, {elapsed} s"));
     }
+    let (left, empty) = stat::wait_for(&sandbox, <[_]>::is_empty, PATIENCE);
+    assert!(empty, "slots that did not return: {left:#?}");
 }

@@ -74,6 +74,7 @@ mod queries {
         port_attributes_of_every_size,
         device_attributes_of_every_size,
         gid_table,
+        path_over_an_empty_gid,
         pkey_table,
         device_list,
         qp_attributes,

@@ -134,7 +134,12 @@ static void inline_lists(void)
 	CHECK(!memcmp(pair->memory[1], "abcdefghijklmno", 15));
 	CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
 
-	sges[2].length = INLINE_MAX - 3 - 5 + 1;
+	sges[2].length = INLINE_MAX - 3 - 5;
+	post_receive(pair, 1, 6);
+	CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+	CHECK_EQ(completion(pair->cq[1]).byte_len, INLINE_MAX);
+	CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
+	sges[2].length++;
 	CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), EINVAL);
 	CHECK(bad == &wr);
 	/* A sum past 2^32 that would come out small. */

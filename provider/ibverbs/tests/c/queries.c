@@ -106,6 +106,36 @@ static void gid_table(void)
 	CHECK_EQ(ibv_close_device(context), 0);
 }
 
+/* D21: the kernel answers ENODATA here too, from Linux 5.10 on. */
+static void path_over_an_empty_gid(void)
+{
+	struct pair *pair = open_pair();
+	struct ibv_qp_init_attr_ex init = qp_attr_of(pair, 0);
+	struct ibv_qp *qp = ibv_create_qp_ex(pair->context, &init);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = 17,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = { .is_global = 1, .port_num = 1 },
+	};
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	struct ibv_port_attr port;
+
+	CHECK(qp != NULL);
+	CHECK_EQ(to_init(qp), 0);
+	CHECK_EQ(ibv_query_gid(pair->context, 1, GID_INDEX, &attr.ah_attr.grh.dgid), 0);
+	CHECK_EQ(ibv_query_port(pair->context, 1, &port), 0);
+	attr.ah_attr.grh.sgid_index = port.gid_tbl_len - 1;
+	CHECK_EQ(ibv_modify_qp(qp, &attr, mask), ENODATA);
+	CHECK_EQ(qp->state, IBV_QPS_INIT);
+	attr.ah_attr.grh.sgid_index = port.gid_tbl_len;
+	CHECK_EQ(ibv_modify_qp(qp, &attr, mask), EINVAL);
+	CHECK_EQ(ibv_destroy_qp(qp), 0);
+}
+
 static void pkey_table(void)
 {
 	struct ibv_context *context = open_loopback();
@@ -328,6 +358,7 @@ int main(int argc, char **argv)
 		{ "port_attributes_of_every_size", port_attributes_of_every_size },
 		{ "device_attributes_of_every_size", device_attributes_of_every_size },
 		{ "gid_table", gid_table },
+		{ "path_over_an_empty_gid", path_over_an_empty_gid },
 		{ "pkey_table", pkey_table },
 		{ "device_list", device_list },
 		{ "qp_attributes", qp_attributes },
