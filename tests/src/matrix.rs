@@ -27,6 +27,12 @@ pub fn row_unless(
     hinder(row(name, body), obstacle)
 }
 
+/// Options as a part of a row's name.
+pub fn name(options: &str) -> String {
+    let words: Vec<_> = options.split_whitespace().map(|word| word.trim_start_matches('-')).collect();
+    if words.is_empty() { "default".to_owned() } else { words.join("_") }
+}
+
 /// Rows named after their functions.
 #[macro_export]
 macro_rules! trials {

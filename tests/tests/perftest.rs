@@ -178,10 +178,9 @@ fn is_measured(tool: Tool, row: &Row) -> bool {
 }
 
 fn name(tool: Tool, version: &str, options: &str) -> String {
-    let words = tool.flavour.split_whitespace().skip(1).chain(options.split_whitespace());
-    let words: Vec<_> = words.map(|word| word.trim_start_matches('-')).collect();
-    let options = if options.is_empty() { [words, vec!["default"]].concat() } else { words };
-    format!("{}/{version}/{}", tool.program, options.join("_"))
+    let flavour = tool.flavour.trim_start_matches("-A ");
+    let options = if options.is_empty() { "default" } else { options };
+    format!("{}/{version}/{}", tool.program, matrix::name(&format!("{flavour} {options}")))
 }
 
 /// Five thousand messages of each of 23 sizes, up to 8 MiB, take minutes.

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let mut rows = Vec::new();
     for (version, gid) in [("ipv6", 0), ("ipv4", 1)] {
         for options in options() {
-            let name = format!("{version}/{}", name(&options));
+            let name = format!("{version}/{}", matrix::name(&options));
             let options = format!("-g {gid} {options}");
             rows.push(matrix::row(name, move || play(&options)));
         }
@@ -51,9 +51,4 @@ fn play(options: &str) {
     for side in [&finished.client, &finished.server] {
         assert_eq!(summary(&side.stdout), Some(expected), "{finished}");
     }
-}
-
-fn name(options: &str) -> String {
-    let words: Vec<_> = options.split_whitespace().map(|word| word.trim_start_matches('-')).collect();
-    if words.is_empty() { "default".to_owned() } else { words.join("_") }
 }

@@ -11,8 +11,10 @@ use ferroce_tests::{PATIENCE, matrix, stat};
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for (version, gid) in [("ipv4", 1), ("ipv6", 0)] {
-        for options in ["-r 1", "-r 2 -s 8", "-r 8 -s 33 -e", "-r 4 -q 4"] {
-            let name = format!("{version}/{}", options.replace(['-', ' '], ""));
+        for options in
+            ["-r 1 -D 4 -f 0", "-r 2 -s 8 -D 4 -f 0", "-r 8 -s 33 -e -n 50000", "-r 4 -q 4 -D 4 -f 0"]
+        {
+            let name = format!("{version}/{}", matrix::name(options));
             let options = format!("-x {gid} {options}");
             trials.push(matrix::row(name, move || get_through(&options)));
         }
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
 fn get_through(options: &str) {
     let _turn = Turn::wait();
     let sandbox = Sandbox::new();
-    let pair = Pair::new("ib_send_bw", &format!("{options} -D 4 -f 0")).start(&sandbox);
+    let pair = Pair::new("ib_send_bw", options).start(&sandbox);
     let (client, server) = (pair.client.pid(), pair.server.pid());
     let have_counted = |seen: &[stat::Process]| {
         stat::counter(seen, client, "rnr_nak_retry_err") > 0
