@@ -82,7 +82,7 @@ impl SharedLibrary<'_> {
 
         let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         // The linker writes beside the library and renames, so that a process that has it mapped keeps the old one.
-        let fresh = out_dir.join(format!("{}.{}.new", self.soname, std::process::id()));
+        let fresh = fresh_name(&library);
         let output = Command::new(&compiler)
             .args(["-shared", "-fPIC", "-O2", "-Wl,--build-id", "-Wl,--gc-sections"])
             // An engine thread must never find its code unmapped by dlclose(3).
@@ -111,7 +111,17 @@ impl SharedLibrary<'_> {
     }
 }
 
+/// Writes beside the file and renames, so that a compiler that another process runs on it never finds half of it.
 fn write(path: PathBuf, text: &str) -> Result<PathBuf, LinkError> {
-    fs::write(&path, text).map_err(|source| LinkError::Write { path: path.clone(), source })?;
+    let fresh = fresh_name(&path);
+    fs::write(&fresh, text)
+        .and_then(|()| fs::rename(&fresh, &path))
+        .map_err(|source| LinkError::Write { path: path.clone(), source })?;
     Ok(path)
+}
+
+/// Where this process writes what is to become `path`.
+fn fresh_name(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{name}.{}.new", std::process::id()))
 }

@@ -50,16 +50,20 @@ fn compile(name: &str) -> Option<PathBuf> {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join(name);
+    // Beside it, and renamed: another test process may be running the one that is there, or be compiling it as well.
+    let fresh = folder.join(format!("{name}.{}.new", std::process::id()));
     let compiler = Command::new("cc")
         .args(["-Wall", "-Werror", "-g", "-o"])
-        .arg(&program)
+        .arg(&fresh)
         .arg(source)
         .arg(library())
         .args(["-ldl", "-lpthread"])
         .output()
         .unwrap();
     assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    std::fs::rename(&fresh, &program).unwrap();
     Some(program)
 }
 

@@ -4,8 +4,11 @@ use ferroce::core::{
     AccessFlags, PathMtu, Payload, QpAttr, QpAttrMask, QpCaps, QpState, QpType, RecvWr, Remote, SendFlags,
     SendOp, SendWr, Sge, Wc, WcStatus,
 };
-use ferroce::{AhAttr, Context, Cq, Device, Gid, Mr, Pd, PostError, Qp, QpSpec};
+use ferroce::{AhAttr, Config, Context, Cq, Device, Gid, Mr, Pd, PostError, Qp, QpSpec};
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Rights for everything a peer can do.
@@ -53,10 +56,29 @@ impl Default for Plan {
     }
 }
 
-/// The loopback device.
+/// The loopback device. Test processes may run at the same time, so they share port 4791 as applications do.
 pub fn loopback() -> Device {
+    Config::set_keeper_bin(keeper());
     let all = ferroce::devices().expect("a device list");
     all.into_iter().find(|device| device.interface_name() == "lo").expect("a loopback interface that is up")
+}
+
+/// The keeper's program, of the same profile as this test, built if need be.
+fn keeper() -> PathBuf {
+    static KEEPER: OnceLock<PathBuf> = OnceLock::new();
+    let find = || {
+        let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "ferroce-keeper"])
+            .args(profile)
+            .status()
+            .expect("cargo starts");
+        assert!(built.success(), "the keeper does not build");
+        let test = std::env::current_exe().expect("this test is a file");
+        // Cargo puts tests into a folder `deps` inside the profile's.
+        test.ancestors().nth(2).expect("the profile's folder").join("ferroce-keeper")
+    };
+    KEEPER.get_or_init(find).clone()
 }
 
 /// Two connected ends.
