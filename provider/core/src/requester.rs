@@ -39,6 +39,8 @@ pub(crate) struct Requester {
     window: Window,
     retries_left: u8,
     rnr_retries_left: u8,
+    /// Timeouts since the last forward progress.
+    timeouts_in_a_row: u8,
     /// The PSN at which a loss was last acted on; more news of the same loss changes nothing.
     lost_at: Option<Psn>,
     /// What was under way when the requester last went back ends here.
@@ -63,6 +65,7 @@ impl Requester {
             window: Window::new(profile),
             retries_left: 0,
             rnr_retries_left: 0,
+            timeouts_in_a_row: 0,
             lost_at: None,
             recover_to: Psn::default(),
             rnr_waiting: false,
@@ -88,6 +91,7 @@ impl Requester {
     pub(crate) fn restore_retries(&mut self, attr: &QpAttr) {
         self.retries_left = attr.retry_cnt;
         self.rnr_retries_left = attr.rnr_retry;
+        self.timeouts_in_a_row = 0;
     }
 
     /// Whether a turn might send something. It may say yes without need, but never no.
@@ -126,10 +130,18 @@ impl Requester {
     }
 
     /// Starts the local ACK timeout anew, or ends it if nothing is outstanding.
+    ///
+    /// It may last up to four times its nominal time (IBTA 9.7.6.1.3). The first is nominal, so that a lost packet is
+    /// repaired soon; each further one in a row lasts twice as long, up to those four times, so that a peer that
+    /// does not get its processor for a while is not given up as early as the formula would (ConnectX takes seven
+    /// times as long for the usual timeout of 14).
     fn restart_timer(&self, ctx: &mut Context<'_>) {
         if self.is_waiting() {
             match ferroce_wire::ack_timeout_ns(ctx.attr.timeout) {
-                Some(timeout) => ctx.set_deadline(ctx.now.saturating_add(timeout)),
+                Some(nominal) => {
+                    let timeout = nominal << self.timeouts_in_a_row.min(LONGEST_TIMEOUT_SHIFT);
+                    ctx.set_deadline(ctx.now.saturating_add(timeout));
+                }
                 None => ctx.clear_deadline(),
             }
         } else {
@@ -137,3 +149,6 @@ impl Requester {
         }
     }
 }
+
+/// A local ACK timeout lasts at most `1 << LONGEST_TIMEOUT_SHIFT` times its nominal time.
+const LONGEST_TIMEOUT_SHIFT: u8 = 2;

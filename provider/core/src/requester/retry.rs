@@ -21,6 +21,7 @@ impl Requester {
             return Ok(());
         }
         ctx.count(Counter::LocalAckTimeoutErr);
+        self.timeouts_in_a_row = self.timeouts_in_a_row.saturating_add(1);
         self.retry(ctx, Loss::Timeout)?;
         // What comes back from the repetition is news again.
         self.lost_at = None;

@@ -137,10 +137,12 @@ fn a_dead_link_ends_after_one_timeout_more_than_retries() {
     let timeout = 4096 << pair.a.setup.timeout;
     pair.rule(|_, _| Fate::Drop);
     pair.a.post_send(0, wr(1, SendOp::Send, &[]));
-    pair.run_until(8 * timeout - 1);
+    // The first is nominal, the second twice that, all others the four times that are allowed.
+    let end = (1 + 2 + 6 * 4) * timeout;
+    pair.run_until(end - 1);
     assert_eq!(pair.a.sent(), []);
     pair.run();
-    assert_eq!(pair.now, 8 * timeout);
+    assert_eq!(pair.now, end);
     assert_eq!(pair.a.sent(), [(1, WcStatus::RetryExcErr)]);
     assert_eq!(pair.trace.len(), 8);
 }

@@ -126,15 +126,15 @@ fn silence_ends_in_retry_exceeded_after_one_timeout_more_than_retries() {
         let mut solo = Solo::with(Setup { retry_cnt, ..Setup::default() });
         solo.post_send(1, 10).post_send(2, 10);
         assert_eq!(solo.skip(), 2);
-        for retry in 1..=u64::from(retry_cnt) {
-            solo.at(retry * TIMEOUT - 1)
-                .idle()
-                .at(retry * TIMEOUT)
-                .tx(send_only(0, 10))
-                .tx(send_only(1, 10))
-                .idle();
+        let mut due = 0;
+        for retry in 0..retry_cnt {
+            due += TIMEOUT << retry.min(2);
+            solo.at(due - 1).idle().at(due).tx(send_only(0, 10)).tx(send_only(1, 10)).idle();
         }
-        solo.at((u64::from(retry_cnt) + 1) * TIMEOUT).idle();
+        due += TIMEOUT << retry_cnt.min(2);
+        solo.at(due - 1).idle();
+        assert_eq!(solo.end.sent(), []);
+        solo.at(due).idle();
         assert_eq!(solo.end.sent(), [(1, WcStatus::RetryExcErr), (2, WcStatus::WrFlushErr)]);
         assert_eq!(solo.end.state(), QpState::Err);
         assert_eq!(solo.counter(Counter::LocalAckTimeoutErr), u64::from(retry_cnt) + 1);
@@ -149,7 +149,7 @@ fn progress_gives_the_retries_back() {
     solo.post_send(1, packets(10)).skip();
     for psn in 0..9 {
         solo.at(solo.now + TIMEOUT).skip();
-        solo.at(solo.now + TIMEOUT).skip();
+        solo.at(solo.now + 2 * TIMEOUT).skip();
         solo.rx(ack(psn, 0));
     }
     solo.rx(ack(9, 1));

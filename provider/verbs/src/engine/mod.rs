@@ -65,6 +65,8 @@ pub(crate) struct State {
     hold: Hold,
     /// When a round last moved something.
     busy_at: Nanos,
+    /// Rounds that received something since a deadline has come that was not acted upon yet.
+    rounds_overdue: u32,
     /// When the counters were last shown on the board.
     shown_at: Nanos,
 }
@@ -115,6 +117,7 @@ impl Engine {
                 objects: Objects::default(),
                 hold: Hold::default(),
                 busy_at: 0,
+                rounds_overdue: 0,
                 shown_at: 0,
             }),
             bells: SegQueue::new(),

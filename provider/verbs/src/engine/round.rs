@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering;
 
 /// Batches transmitted in one round, at most, so that receiving gets its turn.
 const BATCHES_PER_ROUND: usize = 4;
+/// Rounds that still receive after a deadline has come, at most, before it counts: as many as empty a socket buffer
+/// that was full of small packets when this process got its processor back.
+const ROUNDS_BEFORE_TIMEOUT: u32 = 256;
 /// How long polling finds nothing before each poll also yields the processor, in nanoseconds. Two processes
 /// that poll on one processor would otherwise wait for each other's time slices.
 const YIELD_AFTER_NS: Nanos = 30_000;
@@ -143,8 +146,14 @@ impl Inner {
         if first {
             self.answer_bells(device, now);
         }
-        if device.poll_timeout().is_some_and(|at| at <= now) {
+        if device.poll_timeout().is_none_or(|at| at > now) {
+            state.rounds_overdue = 0;
+        } else if received == 0 || state.rounds_overdue >= ROUNDS_BEFORE_TIMEOUT {
             device.handle_timeout(now);
+            state.rounds_overdue = 0;
+        } else {
+            // What has been waited for may lie in the socket already.
+            state.rounds_overdue += 1;
         }
         Moved { received, delivered: self.deliver(state, now), blocked: false }
     }
