@@ -62,13 +62,28 @@ pub enum Error {
     /// The QP is gone.
     #[error(transparent)]
     UnknownQp(#[from] UnknownQp),
-    /// Part of the range is not mapped.
-    #[error("{length} bytes at {addr:#x} are not all mapped in this process")]
+    /// Part of the range is not mapped, or not readable.
+    #[error("{length} bytes at {addr:#x} are not all there: nothing readable is mapped at {at:#x}")]
     NotMapped {
         /// First address.
         addr: u64,
         /// Bytes.
         length: u64,
+        /// Where the first hole is.
+        at: u64,
+    },
+    /// Part of the range is read-only, and the access asked for would write it.
+    #[error(
+        "{length} bytes at {addr:#x} are read-only from {at:#x} on: register them without LOCAL_WRITE, or map them \
+         writable"
+    )]
+    ReadOnly {
+        /// First address.
+        addr: u64,
+        /// Bytes.
+        length: u64,
+        /// The first read-only address.
+        at: u64,
     },
     /// A size is 0 or beyond the device's limit.
     #[error("{what} {asked} is outside 1..={limit}")]
@@ -145,7 +160,7 @@ impl Error {
             Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
             Error::Register(RegisterError::TooManyRegions { .. })
             | Error::CreateQp(CreateQpError::TooManyQps { .. }) => ErrorKind::NoRoom,
-            Error::NotMapped { .. } => ErrorKind::BadAddress,
+            Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
             Error::InUse { .. } => ErrorKind::Busy,
             Error::Unsupported(_) | Error::CreateQp(CreateQpError::UnsupportedType { .. }) => {
                 ErrorKind::Unsupported

@@ -21,6 +21,7 @@ mod events;
 mod fork;
 mod gid;
 pub mod limits;
+mod mappings;
 mod memory;
 mod pd;
 mod post;

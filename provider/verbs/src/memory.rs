@@ -91,19 +91,6 @@ fn checked_copy(addr: u64, ours: *mut u8, len: usize, direction: Direction) -> R
     if usize::try_from(copied) == Ok(len) { Ok(()) } else { Err(BadAddress { addr }) }
 }
 
-/// Whether all pages of the range are mapped.
-///
-/// `msync(2)` with MS_ASYNC does nothing since Linux 2.6.19 but walk the mappings, in time proportional to
-/// their number and not to the length, and it answers ENOMEM at a hole.
-pub(crate) fn is_mapped(addr: u64, length: u64) -> bool {
-    let page = rustix::param::page_size() as u64;
-    let start = addr & !(page - 1);
-    let Some(end) = addr.checked_add(length.max(1)) else { return false };
-    // SAFETY: MS_ASYNC neither reads nor writes the memory; a bad range is an error return.
-    let answer = unsafe { libc::msync(start as *mut libc::c_void, (end - start) as usize, libc::MS_ASYNC) };
-    answer == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,13 +128,5 @@ mod tests {
         assert_eq!(memory.read(8, &mut dst), Err(BadAddress { addr: 8 }));
         assert_eq!(memory.write(8, &dst), Err(BadAddress { addr: 8 }));
         assert_eq!(memory.fetch_add(8, 1), Err(BadAddress { addr: 8 }));
-    }
-
-    #[test]
-    fn mapping_is_recognised() {
-        let here = 0u8;
-        assert!(is_mapped((&raw const here) as u64, 1));
-        assert!(!is_mapped(4096, 1));
-        assert!(!is_mapped(u64::MAX - 10, 100));
     }
 }

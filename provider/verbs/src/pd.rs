@@ -4,7 +4,7 @@ use crate::context::ContextShared;
 use crate::cq::Cq;
 use crate::error::Error;
 use crate::limits::{MAX_INLINE_DATA, MAX_MR_SIZE, MAX_QP_WR, MAX_SGE};
-use crate::memory;
+use crate::mappings::{self, Obstacle};
 use crate::qp::{Qp, QpSpec};
 use ferroce_core::{AccessFlags, CreateQpError, PdId, QpType, RegionKeys, RegionSpec};
 use std::sync::Arc;
@@ -22,6 +22,12 @@ pub(crate) struct PdShared {
     pub(crate) context: Arc<ContextShared>,
     users: AtomicUsize,
 }
+
+/// Rights with which the device may write a region's pages, or let somebody do so later.
+const NEED_WRITABLE_PAGES: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::MW_BIND);
 
 /// Numbers PDs over all contexts of the process, since they share one key table.
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
@@ -48,9 +54,12 @@ impl Pd {
         if length > MAX_MR_SIZE {
             return Err(Error::OutOfRange { what: "length", asked: length, limit: MAX_MR_SIZE });
         }
-        if length > 0 && !memory::is_mapped(addr, length) {
-            return Err(Error::NotMapped { addr, length });
-        }
+        mappings::check(addr, length, access.intersects(NEED_WRITABLE_PAGES)).map_err(|obstacle| {
+            match obstacle {
+                Obstacle::NotReadable(at) => Error::NotMapped { addr, length, at },
+                Obstacle::NotWritable(at) => Error::ReadOnly { addr, length, at },
+            }
+        })?;
         let spec = RegionSpec { pd: self.shared.id, addr, length, iova, access };
         let keys = context.engine.register(spec)?;
         Ok(Mr { keys, pd: PdUser::new(&self.shared) })
