@@ -1,6 +1,6 @@
 //! QP attributes, as the verbs set and report them.
 
-use crate::{CqId, Path, PdId};
+use crate::{CqId, Path, PdId, Srqn};
 use ferroce_wire::{Psn, Qpn, Service};
 use std::fmt;
 
@@ -212,6 +212,8 @@ pub struct QpInit {
     pub send_cq: CqId,
     /// Where receive completions go.
     pub recv_cq: CqId,
+    /// The SRQ that it takes receive WQEs from, instead of a receive queue of its own: not XRC.
+    pub srq: Option<Srqn>,
     /// Queue sizes; the owner of the rings enforces them.
     pub caps: QpCaps,
     /// Whether every send WR makes a completion.
@@ -230,6 +232,7 @@ impl QpInit {
             pd,
             send_cq,
             recv_cq,
+            srq: None,
             caps: QpCaps::default(),
             sq_sig_all: false,
             block_self_mcast: false,

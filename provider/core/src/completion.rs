@@ -1,18 +1,21 @@
 //! Completions, as an application polls them.
 
+use crate::Srqn;
 use ferroce_wire::Qpn;
 
 /// The caller's name for a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub u32);
 
-/// Which of a QP's work queues a completion belongs to.
+/// Which work queue a completion belongs to: one of the QP's, or an SRQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
     /// The send queue.
     Send,
     /// The receive queue.
     Recv,
+    /// An SRQ.
+    Srq(Srqn),
 }
 
 /// A completion on its way to a completion queue.

@@ -5,6 +5,7 @@ use crate::gather::Local;
 use crate::output::Output;
 use crate::receive_queue::Home;
 use crate::regions::Regions;
+use crate::srq::Srqs;
 use crate::timers::Deadlines;
 use crate::{
     Completion, CqId, Nanos, Path, Profile, QpAttr, QpInit, Queue, Sge, TransmitSink, Wc, WcFlags, WcOpcode,
@@ -21,6 +22,7 @@ pub(crate) struct Shared {
     /// The deadline of each QP, by its index; a QP waits for one thing at a time.
     pub(crate) deadlines: Deadlines<u32>,
     pub(crate) output: Output,
+    pub(crate) srqs: Srqs,
 }
 
 /// One call into a QP: the time, the QP's fixed facts, and what it shares with the others.

@@ -8,6 +8,7 @@ use crate::output::Output;
 use crate::qp::Qp;
 use crate::regions::{DeregisterError, RegionKeys, RegionSpec, Regions, RegisterError};
 use crate::schedule::{MAX_REFUSALS, Schedule, Turn};
+use crate::srq::{CreateSrqError, DestroySrqError, SrqInit, Srqn, Srqs, UnknownSrq};
 use crate::table::QpTable;
 use crate::timers::Deadlines;
 use crate::{
@@ -63,6 +64,7 @@ impl Device {
                 counters: Counters::new(),
                 deadlines: Deadlines::new(),
                 output: Output::default(),
+                srqs: Srqs::new(),
             },
             qps: QpTable::new(config.qpn_base, config.qpn_count, config.seed),
             groups: Groups::default(),
@@ -87,6 +89,9 @@ impl Device {
         let index = self.qps.index_of(qpn).ok_or(full)?;
         let qp = Qp::new(qpn, index, init, &self.shared);
         let qp = qp.ok_or(CreateQpError::UnsupportedType { qp_type: init.qp_type })?;
+        if let Some(srqn) = init.srq {
+            self.shared.srqs.count_user(srqn, true)?;
+        }
         self.qps.insert(index, Box::new(qp));
         Ok(qpn)
     }
@@ -94,14 +99,47 @@ impl Device {
     /// Destroys a QP. Nothing of it is heard of afterwards: no completion, no event, no packet.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), UnknownQp> {
         let index = self.qps.index_of(qpn).ok_or(UnknownQp { qpn })?;
-        let qp = self.qps.remove(index).ok_or(UnknownQp { qpn })?;
+        let mut qp = self.qps.remove(index).ok_or(UnknownQp { qpn })?;
+        qp.release(&mut self.shared.srqs);
         if qp.scheduled {
             self.schedule.forget(index);
+        }
+        if let Some(srqn) = qp.init().srq {
+            // It was there when the QP was created, and stays while it has users.
+            let _ = self.shared.srqs.count_user(srqn, false);
         }
         self.groups.forget(index);
         self.shared.deadlines.clear(index);
         self.shared.output.forget(qpn);
         Ok(())
+    }
+
+    /// Creates an SRQ, empty and with no limit armed.
+    pub fn create_srq(&mut self, init: SrqInit) -> Result<Srqn, CreateSrqError> {
+        self.shared.srqs.create(init)
+    }
+
+    /// Destroys an SRQ that no QP uses, and the WQEs in it without completions.
+    pub fn destroy_srq(&mut self, srqn: Srqn) -> Result<(), DestroySrqError> {
+        self.shared.srqs.destroy(srqn)?;
+        self.shared.output.forget_srq(srqn);
+        Ok(())
+    }
+
+    /// Arms an SRQ's limit (`ibv_modify_srq(3)`), or disarms it with 0: when fewer WQEs than that are left, one
+    /// event says so.
+    pub fn arm_srq(&mut self, srqn: Srqn, limit: u32) -> Result<(), UnknownSrq> {
+        self.shared.srqs.arm(srqn, limit)
+    }
+
+    /// The limit of an SRQ (`ibv_query_srq(3)`); 0 when it is not armed, or was reached.
+    pub fn srq_limit(&self, srqn: Srqn) -> Result<u32, UnknownSrq> {
+        self.shared.srqs.limit(srqn)
+    }
+
+    /// Posts a receive WR to an SRQ. The caller has seen to the room in it.
+    pub fn post_srq_recv(&mut self, srqn: Srqn, wr: RecvWr) -> Result<(), UnknownSrq> {
+        self.shared.srqs.post(srqn, wr)
     }
 
     /// `ibv_modify_qp(3)`: all of it, or nothing and the reason.
@@ -171,8 +209,8 @@ impl Device {
         self.with_qp(qpn, |qp, shared| qp.post_send(now, wr, shared)).ok_or(UnknownQp { qpn })
     }
 
-    /// Posts a receive WR. The caller has seen to the state and the room in the queue; in ERR it is flushed at
-    /// once.
+    /// Posts a receive WR. The caller has seen to the state and the room in the queue, and that the QP has one and
+    /// not an SRQ; in ERR it is flushed at once.
     pub fn post_recv(&mut self, now: Nanos, qpn: Qpn, wr: RecvWr) -> Result<(), UnknownQp> {
         self.with_qp(qpn, |qp, shared| qp.post_recv(now, wr, shared)).ok_or(UnknownQp { qpn })
     }
@@ -339,6 +377,9 @@ pub enum CreateQpError {
         /// The type asked for.
         qp_type: QpType,
     },
+    /// No such SRQ.
+    #[error(transparent)]
+    Srq(#[from] UnknownSrq),
     /// All QPNs are in use.
     #[error("all of the device's QPs are in use ({used}, at most {max}): destroy some first")]
     TooManyQps {

@@ -1,5 +1,6 @@
 //! What the transport tells its owner besides packets and completions.
 
+use crate::Srqn;
 use ferroce_wire::Qpn;
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ pub enum Event {
     },
 }
 
-/// Asynchronous events about QPs (IBTA 11.6.3).
+/// Asynchronous events about QPs and SRQs (IBTA 11.6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsyncEvent {
     /// First packet arrived at a QP in RTR.
@@ -30,17 +31,31 @@ pub enum AsyncEvent {
     QpReqErr(Qpn),
     /// A peer's request broke an access right and no receive WQE could carry the error.
     QpAccessErr(Qpn),
+    /// The QP, which is in the error state, takes no more receive WQEs from its SRQ.
+    QpLastWqeReached(Qpn),
+    /// Fewer WQEs are in the SRQ than its limit, which is disarmed now.
+    SrqLimitReached(Srqn),
 }
 
 impl AsyncEvent {
     /// The QP it is about.
-    pub fn qpn(&self) -> Qpn {
+    pub fn qpn(&self) -> Option<Qpn> {
         match *self {
             AsyncEvent::CommEst(qpn)
             | AsyncEvent::SqDrained(qpn)
             | AsyncEvent::QpFatal(qpn)
             | AsyncEvent::QpReqErr(qpn)
-            | AsyncEvent::QpAccessErr(qpn) => qpn,
+            | AsyncEvent::QpAccessErr(qpn)
+            | AsyncEvent::QpLastWqeReached(qpn) => Some(qpn),
+            AsyncEvent::SrqLimitReached(_) => None,
+        }
+    }
+
+    /// The SRQ it is about.
+    pub fn srqn(&self) -> Option<Srqn> {
+        match *self {
+            AsyncEvent::SrqLimitReached(srqn) => Some(srqn),
+            _ => None,
         }
     }
 }

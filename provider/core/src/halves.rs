@@ -4,6 +4,7 @@ use crate::context::{Context, Sent};
 use crate::fault::RequesterFault;
 use crate::requester::Requester;
 use crate::responder::{AnswerFault, Responder};
+use crate::srq::Srqs;
 use crate::uc::{self, Uc};
 use crate::ud::{self, Ud};
 use crate::{
@@ -64,8 +65,18 @@ impl Halves {
         each!(self, (requester, _) => requester.start(attr));
     }
 
+    /// Before the QP is reset or destroyed: what it took from an SRQ goes back.
+    pub(crate) fn release(&mut self, srqs: &mut Srqs) {
+        match self {
+            Halves::Reliable(_, responder) => responder.release(srqs),
+            Halves::Uc(_, responder) => responder.release(srqs),
+            Halves::Ud(..) => {}
+        }
+    }
+
     /// To RESET: both queues are emptied without completions (S-5).
     pub(crate) fn reset(&mut self, ctx: &mut Context<'_>) {
+        self.release(&mut ctx.shared.srqs);
         each!(self, (requester, responder) => {
             requester.reset(ctx);
             *responder = Default::default();

@@ -6,7 +6,8 @@ use crate::counters::Counter;
 use crate::fault::ResponderFault;
 use crate::gather::{Local, scatter, total_length};
 use crate::receive_queue::{Receive, ReceiveQueue};
-use crate::{AccessFlags, Memory, PdId, WcFlags, WcOpcode, WcStatus};
+use crate::srq::Srqs;
+use crate::{AccessFlags, Memory, PdId, Srqn, WcFlags, WcOpcode, WcStatus};
 use ferroce_wire::{Opcode, Operation, Packet};
 
 /// The receive queue, and the message that is being received.
@@ -29,9 +30,20 @@ enum Message {
 }
 
 impl Inbound {
-    /// Gives the message under way up. The receive WQE that it held stays.
-    pub(crate) fn abandon(&mut self) {
+    /// Gives the message under way up. The receive WQE that it held stays for the next one, unless it came from an
+    /// SRQ: then it completes with an error (class E).
+    pub(crate) fn give_up(&mut self, ctx: &mut Context<'_>) {
         self.message = None;
+        if let Some(held) = self.held.take_if(|held| held.is_shared()) {
+            held.fail(ctx, WcStatus::RemInvReqErr, MESSAGE_LOST);
+        }
+    }
+
+    /// The QP is reset or destroyed: what it took from an SRQ goes back.
+    pub(crate) fn release(&mut self, srqs: &mut Srqs) {
+        if let Some(held) = self.held.take() {
+            held.put_back(srqs);
+        }
     }
 
     /// The receive WQE of a message that failed.
@@ -70,14 +82,15 @@ impl Inbound {
     /// Takes a receive WQE for a message that consumes one (P-20), unless a message that was given up left its own.
     pub(crate) fn check_receive(
         &mut self,
-        ctx: &Context<'_>,
+        ctx: &mut Context<'_>,
         packet: &Packet<'_>,
+        srq: Option<Srqn>,
     ) -> Result<(), ResponderFault> {
         let opcode = packet.opcode();
         if !opcode.consumes_receive() || self.held.is_some() {
             return Ok(());
         }
-        self.held = self.receives.take(ctx);
+        self.held = self.receives.take(ctx, srq);
         match self.held {
             Some(_) => Ok(()),
             None => Err(ResponderFault::NotReady { opcode: opcode.name(), psn: packet.bth().psn() }),
@@ -291,6 +304,9 @@ fn needed_access(opcode: Opcode) -> AccessFlags {
 
 /// Bytes of an atomic's operand, and its alignment.
 pub(crate) const ATOMIC_LEN: u32 = 8;
+
+/// The `vendor_err` of a receive WQE whose UC message was lost in part or refused.
+const MESSAGE_LOST: u32 = 0x3a;
 
 /// Payload and pad together are a multiple of this.
 pub(crate) const PAD_ALIGN: usize = 4;

@@ -30,6 +30,7 @@ mod schedule;
 mod send_queue;
 mod sink;
 mod snapshot;
+mod srq;
 pub mod state;
 mod table;
 mod timers;
@@ -53,6 +54,7 @@ pub use regions::{
 };
 pub use sink::TransmitSink;
 pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};
+pub use srq::{CreateSrqError, DestroySrqError, MAX_SRQS, SrqInit, Srqn, UnknownSrq};
 pub use state::ModifyQpError;
 pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};

@@ -1,6 +1,6 @@
 //! What the transport has to say: completions and events, waiting to be polled.
 
-use crate::{AsyncEvent, Completion, Event};
+use crate::{AsyncEvent, Completion, Event, Srqn};
 use ferroce_wire::Qpn;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -50,7 +50,12 @@ impl Output {
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.completions.retain(|completion| completion.wc.qpn != qpn);
         self.reasons.retain(|(about, _)| *about != qpn);
-        self.asyncs.retain(|event| event.qpn() != qpn);
+        self.asyncs.retain(|event| event.qpn() != Some(qpn));
+    }
+
+    /// Forgets the events of an SRQ that is being destroyed.
+    pub(crate) fn forget_srq(&mut self, srqn: Srqn) {
+        self.asyncs.retain(|event| event.srqn() != Some(srqn));
     }
 }
 

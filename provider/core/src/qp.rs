@@ -5,6 +5,7 @@ use crate::counters::Counter;
 use crate::fault::RequesterFault;
 use crate::halves::{Halves, Handled};
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
+use crate::srq::Srqs;
 use crate::state::{self, Limits};
 use crate::{
     AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot, QpState,
@@ -109,6 +110,11 @@ impl Qp {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Before it is destroyed: what it took from an SRQ goes back.
+    pub(crate) fn release(&mut self, srqs: &mut Srqs) {
+        self.halves.release(srqs);
     }
 
     pub(crate) fn post_send(&mut self, now: Nanos, wr: SendWr, shared: &mut Shared) {
@@ -332,10 +338,15 @@ impl Qp {
     }
 
     fn flush(&mut self, now: Nanos, shared: &mut Shared) {
+        let entered = self.attr.qp_state != QpState::Err;
         self.leave_for(QpState::Err);
         let (mut ctx, halves) = self.parts(now, shared);
         halves.flush_send(&mut ctx);
         halves.flush_recv(&mut ctx);
+        // P-27: after the completion of the WQE that a message half received held.
+        if entered && self.init.srq.is_some() {
+            shared.output.raise(AsyncEvent::QpLastWqeReached(self.qpn));
+        }
     }
 
     /// A fault, not a modify, changes the state.

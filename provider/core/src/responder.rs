@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::{Class, ResponderFault};
 use crate::inbound::Inbound;
+use crate::srq::Srqs;
 use crate::{AsyncEvent, QpAttr, RecvWr, ResponderSnapshot};
 use answers::Answer;
 pub(crate) use answers::AnswerFault;
@@ -39,7 +40,6 @@ impl Responder {
     pub(crate) fn start(&mut self, attr: &QpAttr) {
         self.expected = attr.rq_psn;
         self.msn = 0;
-        self.inbound.abandon();
         self.nak_outstanding = false;
         self.silence();
         self.replay.clear();
@@ -83,6 +83,11 @@ impl Responder {
         self.answer = Some(Answer::Nak { psn, code: fault.nak_code() });
         ctx.shared.output.raise(event(ctx.qpn, fault));
         count(ctx, fault);
+    }
+
+    /// The QP is reset or destroyed: what it took from an SRQ goes back.
+    pub(crate) fn release(&mut self, srqs: &mut Srqs) {
+        self.inbound.release(srqs);
     }
 
     /// Flushes the receive queue.

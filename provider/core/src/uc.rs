@@ -8,6 +8,7 @@ use crate::halves::Handled;
 use crate::inbound::{Inbound, check_enabled, check_rkey};
 use crate::request::check_length;
 use crate::send_queue::Wqe;
+use crate::srq::Srqs;
 use crate::unreliable::{Destination, Unreliable};
 use crate::{Memory, QpAttr, RecvWr};
 use ferroce_wire::{Packet, Psn};
@@ -63,7 +64,7 @@ impl Responder {
         // P-29: whatever came before, a message may begin at any time; its receive WQE is the one of the last that
         // was lost.
         if packet.opcode().starts_message() {
-            self.inbound.abandon();
+            self.inbound.give_up(ctx);
         }
         match self.execute(ctx, packet, memory) {
             Ok(()) => Handled::Done,
@@ -85,7 +86,7 @@ impl Responder {
                  belong to is dropped"
             ),
         );
-        self.inbound.abandon();
+        self.inbound.give_up(ctx);
     }
 
     fn execute(
@@ -97,7 +98,7 @@ impl Responder {
         let pd = ctx.init.pd;
         self.inbound.check_opcode_sequence(packet.opcode())?;
         check_enabled(ctx, packet.opcode())?;
-        self.inbound.check_receive(ctx, packet)?;
+        self.inbound.check_receive(ctx, packet, ctx.init.srq)?;
         self.inbound.check_length(ctx, packet)?;
         check_rkey(ctx, packet, pd)?;
         self.inbound.place(ctx, packet, pd, memory)?;
@@ -106,7 +107,6 @@ impl Responder {
 
     /// Drops the message (class D), unless the fault is this side's (class A).
     fn fail(&mut self, ctx: &mut Context<'_>, fault: ResponderFault) -> Handled {
-        self.inbound.abandon();
         match fault {
             ResponderFault::Recv(_) => {
                 ctx.shared.output.explain(ctx.qpn, &fault);
@@ -125,7 +125,13 @@ impl Responder {
             _ => {}
         }
         ctx.count(Counter::DropUcMessage);
+        self.inbound.give_up(ctx);
         Handled::Done
+    }
+
+    /// The QP is reset or destroyed: what it took from an SRQ goes back.
+    pub(crate) fn release(&mut self, srqs: &mut Srqs) {
+        self.inbound.release(srqs);
     }
 
     /// Flushes the receive queue.

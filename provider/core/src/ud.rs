@@ -127,13 +127,13 @@ impl Responder {
             return Err(ResponderFault::Pad { opcode, got: len, pad });
         }
         let not_ready = ResponderFault::NotReady { opcode, psn: packet.bth().psn() };
-        let room = self.receives.next_room().ok_or(not_ready)?;
+        let room = self.receives.next_room(ctx, ctx.init.srq).ok_or(not_ready)?;
         // W-24: a WQE that is too small stays for another datagram.
         let got = (GRH_LEN + len) as u64;
         if got > room {
             return Err(ResponderFault::RecvTooSmall { got, room });
         }
-        self.receives.take(ctx).ok_or(not_ready)
+        self.receives.take(ctx, ctx.init.srq).ok_or(not_ready)
     }
 
     /// Flushes the receive queue.

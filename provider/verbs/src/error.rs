@@ -167,6 +167,7 @@ impl Error {
             }
             Error::GidEmpty(_) => ErrorKind::Absent,
             Error::Modify(_)
+            | Error::CreateQp(CreateQpError::Srq(_))
             | Error::Register(_)
             | Error::Deregister(_)
             | Error::UnknownQp(_)

@@ -97,9 +97,9 @@ impl Responder {
     }
 
     /// Step 4: a receive WQE for a message that consumes one, a place for a READ or atomic (P-20, P-14, P-15).
-    fn check_resources(&mut self, ctx: &Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
+    fn check_resources(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
         let opcode = packet.opcode();
-        self.inbound.check_receive(ctx, packet)?;
+        self.inbound.check_receive(ctx, packet, ctx.init.srq)?;
         if is_read_or_atomic(opcode) {
             let limit = ctx.attr.max_dest_rd_atomic;
             if !self.replay.has_room(usize::from(limit)) {

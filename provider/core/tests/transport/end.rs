@@ -4,8 +4,8 @@ use crate::arena::Arena;
 use ferroce_core::{
     AccessFlags, AddressVector, AsyncEvent, Completion, CqId, Device, DeviceConfig, Event, Ipv4Id, Nanos,
     PacketMeta, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpInit, QpState, QpType, Queue,
-    RecvWr, RegionKeys, RegionSpec, Remote, SendFlags, SendOp, SendWr, Sge, Transmit, TransmitSink, Wc,
-    WcStatus,
+    RecvWr, RegionKeys, RegionSpec, Remote, SendFlags, SendOp, SendWr, Sge, SrqInit, Srqn, Transmit,
+    TransmitSink, Wc, WcStatus,
 };
 use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Psn, Qpn};
@@ -35,6 +35,8 @@ pub struct Setup {
     pub max_dest_rd_atomic: u8,
     pub access: AccessFlags,
     pub sq_sig_all: bool,
+    /// Whether it receives through an SRQ.
+    pub srq: bool,
     pub qkey: u32,
     pub block_self_mcast: bool,
     pub profile: Profile,
@@ -82,6 +84,7 @@ impl Default for Setup {
             max_dest_rd_atomic: 4,
             access: ALL_ACCESS,
             sq_sig_all: false,
+            srq: false,
             qkey: 0x1111_1111,
             block_self_mcast: false,
             profile: Profile::default(),
@@ -94,6 +97,7 @@ pub struct End {
     pub device: Device,
     pub memory: Arena,
     pub keys: RegionKeys,
+    pub srqn: Option<Srqn>,
     pub qpn: Qpn,
     pub address: IpAddr,
     pub setup: Setup,
@@ -121,12 +125,14 @@ impl End {
                 access: ALL_ACCESS,
             })
             .expect("a region");
-        let qpn = device.create_qp(init(&setup)).expect("a QP");
+        let srqn = setup.srq.then(|| device.create_srq(SrqInit { pd: PD }).expect("an SRQ"));
+        let qpn = device.create_qp(QpInit { srq: srqn, ..init(&setup) }).expect("a QP");
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
         let mut end = End {
             device,
             memory,
             keys,
+            srqn,
             qpn,
             address,
             setup,
@@ -210,7 +216,10 @@ impl End {
 
     pub fn post_recv(&mut self, now: Nanos, wr_id: u64, sges: &[Sge]) {
         let wr = RecvWr { wr_id, sges: sges.into() };
-        self.device.post_recv(now, self.qpn, wr).expect("the QP");
+        match self.srqn {
+            Some(srqn) => self.device.post_srq_recv(srqn, wr).expect("the SRQ"),
+            None => self.device.post_recv(now, self.qpn, wr).expect("the QP"),
+        }
     }
 
     pub fn handle_packet(&mut self, now: Nanos, from: IpAddr, bytes: &[u8]) {
@@ -270,17 +279,17 @@ impl End {
 
     /// The send completions so far, as (wr_id, status); takes them.
     pub fn sent(&mut self) -> Vec<(u64, WcStatus)> {
-        self.take(Queue::Send).into_iter().map(|wc| (wc.wr_id, wc.status)).collect()
+        self.take(true).into_iter().map(|wc| (wc.wr_id, wc.status)).collect()
     }
 
     /// The receive completions so far; takes them.
     pub fn received(&mut self) -> Vec<Wc> {
-        self.take(Queue::Recv)
+        self.take(false)
     }
 
-    fn take(&mut self, queue: Queue) -> Vec<Wc> {
+    fn take(&mut self, sent: bool) -> Vec<Wc> {
         self.collect();
-        let taken = self.completions.extract_if(.., |completion| completion.queue == queue);
+        let taken = self.completions.extract_if(.., |completion| (completion.queue == Queue::Send) == sent);
         taken.map(|completion| completion.wc).collect()
     }
 

@@ -15,6 +15,7 @@ mod requester;
 mod responder;
 mod scheduling;
 mod snapshot;
+mod srq;
 mod states;
 mod uc;
 mod ud;

@@ -167,7 +167,7 @@ impl QpShared {
     pub(crate) fn retire(&self, queue: Queue, count: u32) {
         let outstanding = match queue {
             Queue::Send => &self.send.outstanding,
-            Queue::Recv => &self.recv.outstanding,
+            Queue::Recv | Queue::Srq(_) => &self.recv.outstanding,
         };
         let left = |now: u32| Some(now.saturating_sub(count));
         // A RESET may have emptied the queue in between, so it stops at zero.

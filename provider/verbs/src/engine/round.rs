@@ -270,6 +270,9 @@ fn report(state: &State, event: &Event) {
         Event::Async(AsyncEvent::QpFatal(qpn)) => (*qpn, AsyncEventKind::QpFatal),
         Event::Async(AsyncEvent::QpReqErr(qpn)) => (*qpn, AsyncEventKind::QpReqErr),
         Event::Async(AsyncEvent::QpAccessErr(qpn)) => (*qpn, AsyncEventKind::QpAccessErr),
+        Event::Async(AsyncEvent::QpLastWqeReached(qpn)) => (*qpn, AsyncEventKind::QpLastWqeReached),
+        // No SRQ is made by these verbs yet.
+        Event::Async(AsyncEvent::SrqLimitReached(_)) => return,
     };
     note_state(state, qpn);
     if let Some(qp) = state.objects.qp(qpn) {
