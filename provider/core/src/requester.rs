@@ -8,6 +8,7 @@
 //! The oldest WQE in the queue is always the one that holds `unacked`, so going back means to begin again there,
 //! in the middle of a READ if need be.
 
+mod ack_timeout;
 mod flush;
 mod packets;
 mod responses;
@@ -18,6 +19,7 @@ use crate::context::Context;
 use crate::fault::RequesterFault;
 use crate::send_queue::SendQueue;
 use crate::{Profile, QpAttr, QpState, RequesterSnapshot, SendWr};
+use ack_timeout::ack_timeout_ns;
 use ferroce_wire::Psn;
 use window::Window;
 
@@ -130,18 +132,10 @@ impl Requester {
     }
 
     /// Starts the local ACK timeout anew, or ends it if nothing is outstanding.
-    ///
-    /// It may last up to four times its nominal time (IBTA 9.7.6.1.3). The first is nominal, so that a lost packet is
-    /// repaired soon; each further one in a row lasts twice as long, up to those four times, so that a peer that
-    /// does not get its processor for a while is not given up as early as the formula would (ConnectX takes seven
-    /// times as long for the usual timeout of 14).
     fn restart_timer(&self, ctx: &mut Context<'_>) {
         if self.is_waiting() {
-            match ferroce_wire::ack_timeout_ns(ctx.attr.timeout) {
-                Some(nominal) => {
-                    let timeout = nominal << self.timeouts_in_a_row.min(LONGEST_TIMEOUT_SHIFT);
-                    ctx.set_deadline(ctx.now.saturating_add(timeout));
-                }
+            match ack_timeout_ns(ctx.attr.timeout, self.timeouts_in_a_row) {
+                Some(timeout) => ctx.set_deadline(ctx.now.saturating_add(timeout)),
                 None => ctx.clear_deadline(),
             }
         } else {
@@ -149,6 +143,3 @@ impl Requester {
         }
     }
 }
-
-/// A local ACK timeout lasts at most `1 << LONGEST_TIMEOUT_SHIFT` times its nominal time.
-const LONGEST_TIMEOUT_SHIFT: u8 = 2;
