@@ -1,6 +1,6 @@
 //! QP attributes, as the verbs set and report them.
 
-use crate::{CqId, Path, PdId, Srqn};
+use crate::{CqId, Path, PdId, Srqn, XrcdId};
 use ferroce_wire::{Psn, Qpn, Service};
 use std::fmt;
 
@@ -206,12 +206,14 @@ pub struct QpCaps {
 pub struct QpInit {
     /// Service type.
     pub qp_type: QpType,
-    /// Protection domain.
+    /// Protection domain. A target has none, and nobody looks at it.
     pub pd: PdId,
     /// Where send completions go.
     pub send_cq: CqId,
     /// Where receive completions go.
     pub recv_cq: CqId,
+    /// The domain whose SRQs it receives for: XRC_TGT, and no other.
+    pub xrcd: Option<XrcdId>,
     /// The SRQ that it takes receive WQEs from, instead of a receive queue of its own: not XRC.
     pub srq: Option<Srqn>,
     /// Queue sizes; the owner of the rings enforces them.
@@ -232,6 +234,7 @@ impl QpInit {
             pd,
             send_cq,
             recv_cq,
+            xrcd: None,
             srq: None,
             caps: QpCaps::default(),
             sq_sig_all: false,

@@ -139,7 +139,7 @@ counters! {
     DropUnknownOpcode, "drop_unknown_opcode", "Dropped: the BTH's opcode means nothing.";
     DropIcrc, "drop_icrc", "Dropped: the ICRC does not match, so the packet was damaged on its way.";
     DropUnknownQpn, "drop_unknown_qpn", "Dropped: no QP has the destination QPN.";
-    DropService, "drop_service", "Dropped: the opcode is of another service than the QP.";
+    DropService, "drop_service", "Dropped: the opcode is of another service than the QP, or goes the other way.";
     DropState, "drop_state", "Dropped: the QP is in a state that takes no such packet.";
     DropPkey, "drop_pkey", "Dropped: the P_Key does not match.";
     DropQkey, "drop_qkey", "Dropped: the Q_Key does not match.";

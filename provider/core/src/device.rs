@@ -87,11 +87,13 @@ impl Device {
         let full = CreateQpError::TooManyQps { used: self.qps.len(), max: self.qps.capacity() };
         let qpn = self.qps.free_qpn().ok_or(full)?;
         let index = self.qps.index_of(qpn).ok_or(full)?;
-        let qp = Qp::new(qpn, index, init, &self.shared);
-        let qp = qp.ok_or(CreateQpError::UnsupportedType { qp_type: init.qp_type })?;
-        if let Some(srqn) = init.srq {
-            self.shared.srqs.count_user(srqn, true)?;
+        check_init(&init)?;
+        if let Some(srqn) = init.srq
+            && !self.shared.srqs.add_user(srqn)?
+        {
+            return Err(CreateQpError::XrcSrq { srqn });
         }
+        let qp = Qp::new(qpn, index, init, &self.shared);
         self.qps.insert(index, Box::new(qp));
         Ok(qpn)
     }
@@ -105,8 +107,7 @@ impl Device {
             self.schedule.forget(index);
         }
         if let Some(srqn) = qp.init().srq {
-            // It was there when the QP was created, and stays while it has users.
-            let _ = self.shared.srqs.count_user(srqn, false);
+            self.shared.srqs.remove_user(srqn);
         }
         self.groups.forget(index);
         self.shared.deadlines.clear(index);
@@ -215,8 +216,10 @@ impl Device {
         self.with_qp(qpn, |qp, shared| qp.post_recv(now, wr, shared)).ok_or(UnknownQp { qpn })
     }
 
-    /// The CQ has overrun: every QP that completes to it goes to the error state (class G, S-12).
+    /// The CQ has overrun: every QP that completes to it goes to the error state (class G, S-12), and XRC SRQs that do
+    /// are dead.
     pub fn cq_overrun(&mut self, now: Nanos, cq: CqId) {
+        self.shared.srqs.cq_overrun(cq, &mut self.shared.output);
         let users: Vec<u32> = self.qps.indexes().collect();
         for index in users {
             let Some(qp) = self.qps.get_mut(index) else { continue };
@@ -360,6 +363,18 @@ impl Device {
     }
 }
 
+/// Whether a QP can be made of this, as far as its type decides.
+fn check_init(init: &QpInit) -> Result<(), CreateQpError> {
+    let qp_type = init.qp_type;
+    match qp_type {
+        QpType::XrcIni | QpType::XrcTgt if init.srq.is_some() => Err(CreateQpError::UnwantedSrq { qp_type }),
+        QpType::XrcTgt if init.xrcd.is_none() => Err(CreateQpError::NoXrcd),
+        QpType::XrcTgt => Ok(()),
+        _ if init.xrcd.is_some() => Err(CreateQpError::UnwantedXrcd { qp_type }),
+        _ => Ok(()),
+    }
+}
+
 fn parse_counter(error: &ParseError) -> Counter {
     match error {
         ParseError::TransportVersion(_) => Counter::DropTransportVersion,
@@ -371,11 +386,26 @@ fn parse_counter(error: &ParseError) -> Counter {
 /// Why a QP was not created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CreateQpError {
-    /// The device has no QPs of that type.
-    #[error("this device has no {qp_type} QPs")]
-    UnsupportedType {
+    /// An XRC target without a domain.
+    #[error("an XRC_TGT QP receives for the SRQs of an XRC domain, and none was given")]
+    NoXrcd,
+    /// A domain for another QP.
+    #[error("only an XRC_TGT QP has an XRC domain, and this is {qp_type}")]
+    UnwantedXrcd {
         /// The type asked for.
         qp_type: QpType,
+    },
+    /// An SRQ for an XRC QP.
+    #[error("a QP of type {qp_type} is not made with an SRQ: requests name the SRQ")]
+    UnwantedSrq {
+        /// The type asked for.
+        qp_type: QpType,
+    },
+    /// An XRC SRQ for another QP.
+    #[error("SRQ {srqn} is an XRC SRQ, with which no QP is made")]
+    XrcSrq {
+        /// The SRQ.
+        srqn: Srqn,
     },
     /// No such SRQ.
     #[error(transparent)]

@@ -35,6 +35,8 @@ pub enum AsyncEvent {
     QpLastWqeReached(Qpn),
     /// Fewer WQEs are in the SRQ than its limit, which is disarmed now.
     SrqLimitReached(Srqn),
+    /// The CQ that the SRQ completes to has overrun, and the SRQ is dead.
+    SrqErr(Srqn),
 }
 
 impl AsyncEvent {
@@ -47,14 +49,14 @@ impl AsyncEvent {
             | AsyncEvent::QpReqErr(qpn)
             | AsyncEvent::QpAccessErr(qpn)
             | AsyncEvent::QpLastWqeReached(qpn) => Some(qpn),
-            AsyncEvent::SrqLimitReached(_) => None,
+            AsyncEvent::SrqLimitReached(_) | AsyncEvent::SrqErr(_) => None,
         }
     }
 
     /// The SRQ it is about.
     pub fn srqn(&self) -> Option<Srqn> {
         match *self {
-            AsyncEvent::SrqLimitReached(srqn) => Some(srqn),
+            AsyncEvent::SrqLimitReached(srqn) | AsyncEvent::SrqErr(srqn) => Some(srqn),
             _ => None,
         }
     }

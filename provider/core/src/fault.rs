@@ -3,7 +3,7 @@
 //! Each variant's text becomes the [`crate::Event::Reason`] of the NAK or the error completion it causes.
 
 use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
-use crate::{AccessFlags, BadAddress, QpType, WcStatus};
+use crate::{AccessFlags, BadAddress, QpType, Srqn, WcStatus};
 use ferroce_wire::{NakCode, Psn, Qpn};
 use std::net::IpAddr;
 use thiserror::Error;
@@ -32,6 +32,8 @@ pub(crate) enum RequesterFault {
     NoAddressHandle,
     #[error("a datagram of {length} bytes does not fit a packet: the port's MTU is {mtu}")]
     DatagramTooLong { length: u64, mtu: u32 },
+    #[error("the send WR names no SRQ, which an XRC_INI QP cannot send without")]
+    NoSrq,
     #[error("{op} is nothing that QPs of type {qp_type} do")]
     NotInService { op: &'static str, qp_type: QpType },
     #[error("the key cannot be invalidated: {0}")]
@@ -81,6 +83,7 @@ impl RequesterFault {
             RequesterFault::NoReadAtomic
             | RequesterFault::NotInService { .. }
             | RequesterFault::NoAddressHandle
+            | RequesterFault::NoSrq
             | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
             RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
             RequesterFault::RnrRetriesExceeded { .. } => WcStatus::RnrRetryExcErr,
@@ -103,6 +106,7 @@ impl RequesterFault {
             RequesterFault::NotInService { .. } => 0x0a,
             RequesterFault::NoAddressHandle => 0x0b,
             RequesterFault::DatagramTooLong { .. } => 0x0c,
+            RequesterFault::NoSrq => 0x0d,
             RequesterFault::RetriesExceeded { .. } => 0x10,
             RequesterFault::RnrRetriesExceeded { .. } => 0x11,
             RequesterFault::Remote { .. } => 0x12,
@@ -164,6 +168,12 @@ pub(crate) enum ResponderFault {
         "a packet to {dst} for the QPN {qpn}: the multicast QPN goes with the address of a group, and only it"
     )]
     NotMulticast { dst: IpAddr, qpn: Qpn },
+    #[error("there is no XRC SRQ {srqn}")]
+    NoXrcSrq { srqn: Srqn },
+    #[error("SRQ {srqn} is of another XRC domain than the QP")]
+    OtherXrcd { srqn: Srqn },
+    #[error("SRQ {srqn} is dead since the CQ that it completes to has overrun")]
+    DeadSrq { srqn: Srqn },
     #[error("SEND with invalidate: {0}")]
     Invalidate(#[from] InvalidateFault),
 }
@@ -173,7 +183,9 @@ impl ResponderFault {
     pub(crate) fn class(self) -> Class {
         match self {
             ResponderFault::NotReady { .. } => Class::B,
-            ResponderFault::Recv(_) | ResponderFault::RemoteAddress { .. } => Class::A,
+            ResponderFault::Recv(_)
+            | ResponderFault::RemoteAddress { .. }
+            | ResponderFault::DeadSrq { .. } => Class::A,
             ResponderFault::Invalidate(_) => Class::J,
             _ => Class::C,
         }
@@ -182,8 +194,10 @@ impl ResponderFault {
     /// The NAK of classes A and C.
     pub(crate) fn nak_code(self) -> NakCode {
         match self {
-            ResponderFault::RemoteKey { .. } => NakCode::RemoteAccessError,
-            ResponderFault::Recv(_) | ResponderFault::RemoteAddress { .. } => NakCode::RemoteOperationalError,
+            ResponderFault::RemoteKey { .. } | ResponderFault::OtherXrcd { .. } => NakCode::RemoteAccessError,
+            ResponderFault::Recv(_)
+            | ResponderFault::RemoteAddress { .. }
+            | ResponderFault::DeadSrq { .. } => NakCode::RemoteOperationalError,
             _ => NakCode::InvalidRequest,
         }
     }
@@ -219,6 +233,9 @@ impl ResponderFault {
             ResponderFault::Invalidate(_) => 0x2e,
             ResponderFault::QKey { .. } => 0x38,
             ResponderFault::NotMulticast { .. } => 0x39,
+            ResponderFault::NoXrcSrq { .. } => 0x3b,
+            ResponderFault::OtherXrcd { .. } => 0x3c,
+            ResponderFault::DeadSrq { .. } => 0x3d,
         }
     }
 }

@@ -16,7 +16,7 @@ use ferroce_wire::{Packet, Psn, Qpn};
 /// A requester and a responder.
 #[derive(Debug)]
 pub(crate) enum Halves {
-    /// RC.
+    /// RC and XRC.
     Reliable(Requester, Responder),
     /// UC.
     Uc(unreliable::Requester<Uc>, uc::Responder),
@@ -45,13 +45,13 @@ macro_rules! each {
 }
 
 impl Halves {
-    /// `None` for a type that the device does not have.
-    pub(crate) fn new(qp_type: QpType, profile: &Profile) -> Option<Halves> {
+    pub(crate) fn new(qp_type: QpType, profile: &Profile) -> Halves {
         match qp_type {
-            QpType::Rc => Some(Halves::Reliable(Requester::new(profile), Responder::default())),
-            QpType::Uc => Some(Halves::Uc(Default::default(), Default::default())),
-            QpType::Ud => Some(Halves::Ud(Default::default(), Default::default())),
-            QpType::XrcIni | QpType::XrcTgt => None,
+            QpType::Rc | QpType::XrcIni | QpType::XrcTgt => {
+                Halves::Reliable(Requester::new(profile), Responder::default())
+            }
+            QpType::Uc => Halves::Uc(Default::default(), Default::default()),
+            QpType::Ud => Halves::Ud(Default::default(), Default::default()),
         }
     }
 

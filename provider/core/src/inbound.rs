@@ -202,6 +202,7 @@ impl Inbound {
         &mut self,
         ctx: &mut Context<'_>,
         packet: &Packet<'_>,
+        pd: PdId,
     ) -> Result<(), ResponderFault> {
         let (opcode, byte_len) = match self.message.take() {
             Some(Message::Send { received }) => (WcOpcode::Recv, received),
@@ -209,7 +210,7 @@ impl Inbound {
             None => return Ok(()),
         };
         if let Some(ieth) = packet.ieth() {
-            ctx.shared.regions.invalidate(ctx.init.pd, ieth.rkey())?;
+            ctx.shared.regions.invalidate(pd, ieth.rkey())?;
         }
         if opcode == WcOpcode::Recv || packet.opcode().has_imm() {
             self.complete_receive(ctx, packet, opcode, byte_len);

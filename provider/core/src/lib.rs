@@ -38,6 +38,7 @@ mod uc;
 mod ud;
 mod unreliable;
 mod work;
+mod xrc;
 
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
 pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
@@ -54,10 +55,11 @@ pub use regions::{
 };
 pub use sink::TransmitSink;
 pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};
-pub use srq::{CreateSrqError, DestroySrqError, MAX_SRQS, SrqInit, Srqn, UnknownSrq};
+pub use srq::{CreateSrqError, DestroySrqError, MAX_SRQS, SrqInit, Srqn, UnknownSrq, XrcSrq};
 pub use state::ModifyQpError;
 pub use timers::Deadlines;
 pub use work::{Payload, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
+pub use xrc::XrcdId;
 
 /// Time in nanoseconds since a moment of the caller's choice; never runs backwards.
 pub type Nanos = u64;

@@ -7,6 +7,7 @@ use crate::halves::{Halves, Handled};
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::srq::Srqs;
 use crate::state::{self, Limits};
+use crate::xrc;
 use crate::{
     AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot, QpState,
     QpType, RecvWr, SendWr, TransmitSink,
@@ -32,19 +33,18 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// `None` for a type that the device does not have.
-    pub(crate) fn new(qpn: Qpn, index: u32, init: QpInit, shared: &Shared) -> Option<Self> {
-        Some(Qp {
+    pub(crate) fn new(qpn: Qpn, index: u32, init: QpInit, shared: &Shared) -> Self {
+        Qp {
             qpn,
             index,
             init,
             attr: QpAttr::default(),
-            halves: Halves::new(init.qp_type, &shared.profile)?,
+            halves: Halves::new(init.qp_type, &shared.profile),
             established: false,
             draining: false,
             closing: false,
             scheduled: false,
-        })
+        }
     }
 
     pub(crate) fn init(&self) -> &QpInit {
@@ -160,12 +160,13 @@ impl Qp {
 
     /// What is dropped without a word (P-2); the counter that says why.
     fn check_packet(&self, meta: &PacketMeta, packet: &Packet<'_>) -> Result<(), Counter> {
-        if packet.opcode().service() != self.init.qp_type.service() {
+        let (qp_type, opcode) = (self.init.qp_type, packet.opcode());
+        if opcode.service() != qp_type.service() || !xrc::takes(qp_type, opcode) {
             return Err(Counter::DropService);
         }
         let takes = match self.attr.qp_state {
             QpState::Rts | QpState::Sqd => true,
-            QpState::Rtr | QpState::Sqe => packet.opcode().is_request(),
+            QpState::Rtr | QpState::Sqe => opcode.is_request(),
             QpState::Reset | QpState::Init | QpState::Err => false,
         };
         if !takes {
@@ -344,9 +345,13 @@ impl Qp {
         halves.flush_send(&mut ctx);
         halves.flush_recv(&mut ctx);
         // P-27: after the completion of the WQE that a message half received held.
-        if entered && self.init.srq.is_some() {
+        if entered && self.receives_through_srq() {
             shared.output.raise(AsyncEvent::QpLastWqeReached(self.qpn));
         }
+    }
+
+    fn receives_through_srq(&self) -> bool {
+        self.init.srq.is_some() || self.init.xrcd.is_some()
     }
 
     /// A fault, not a modify, changes the state.

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::fault::{RequesterFault, SgeFault};
 use crate::gather::gather;
 use crate::send_queue::Wqe;
-use crate::{Memory, Payload, SendFlags, SendOp};
+use crate::{Memory, Payload, Remote, SendFlags, SendOp};
 use ferroce_wire::{Opcode, PacketHeader, Position, Psn, Qpn};
 
 /// One request packet of a WQE.
@@ -46,6 +46,7 @@ impl Shape {
     pub(crate) fn header(&self, ctx: &Context<'_>, dest: Qpn, wqe: &Wqe, psn: Psn) -> PacketHeader {
         let header = ctx
             .header(self.opcode, dest, psn)
+            .xrceth(srqn(wqe))
             .solicited(self.ends && self.is_solicitable() && wqe.wr.flags.contains(SendFlags::SOLICITED));
         match wqe.wr.op {
             SendOp::Send | SendOp::LocalInv { .. } => header,
@@ -85,6 +86,14 @@ impl Shape {
     /// SE belongs to messages that consume a receive WQE.
     fn is_solicitable(&self) -> bool {
         self.opcode.has_imm() || self.opcode.operation() == ferroce_wire::Operation::Send
+    }
+}
+
+/// The SRQ that an XRC request names.
+fn srqn(wqe: &Wqe) -> u32 {
+    match wqe.wr.remote {
+        Remote::Srq(srqn) => srqn.value(),
+        _ => 0,
     }
 }
 

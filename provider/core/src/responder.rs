@@ -105,7 +105,7 @@ impl Responder {
 /// The event of a fault that no receive WQE can carry.
 fn event(qpn: Qpn, fault: ResponderFault) -> AsyncEvent {
     match fault {
-        ResponderFault::RemoteKey { .. } => AsyncEvent::QpAccessErr(qpn),
+        ResponderFault::RemoteKey { .. } | ResponderFault::OtherXrcd { .. } => AsyncEvent::QpAccessErr(qpn),
         _ if fault.class() == Class::C => AsyncEvent::QpReqErr(qpn),
         _ => AsyncEvent::QpFatal(qpn),
     }

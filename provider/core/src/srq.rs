@@ -1,8 +1,9 @@
 //! Shared receive queues: receive WQEs that any of several QPs takes.
 
+use crate::fault::ResponderFault;
 use crate::output::Output;
 use crate::receive_queue::{Home, Receive, ReceiveQueue};
-use crate::{AsyncEvent, CqId, PdId, Queue, RecvWr};
+use crate::{AsyncEvent, CqId, PdId, Queue, RecvWr, XrcdId};
 use std::collections::VecDeque;
 use std::fmt;
 use thiserror::Error;
@@ -14,8 +15,19 @@ pub struct Srqn(u32);
 /// What an SRQ is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqInit {
-    /// Protection domain of the memory that its WQEs name.
+    /// Protection domain of the memory that its WQEs name; of an XRC SRQ, that of R_Keys in requests to it too.
     pub pd: PdId,
+    /// What makes it an XRC SRQ, which receives for targets and not for QPs that are made with it.
+    pub xrc: Option<XrcSrq>,
+}
+
+/// What an XRC SRQ has besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct XrcSrq {
+    /// Its domain.
+    pub xrcd: XrcdId,
+    /// Where its WQEs complete.
+    pub cq: CqId,
 }
 
 /// All SRQs of a device, by number.
@@ -42,6 +54,8 @@ struct Srq {
     limit: u32,
     /// QPs that were made with it.
     users: u32,
+    /// Its CQ has overrun.
+    dead: bool,
 }
 
 impl Srqn {
@@ -90,7 +104,7 @@ impl Srqs {
         };
         let slot = &mut self.slots[index as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        slot.srq = Some(Srq { init, queue: ReceiveQueue::default(), limit: 0, users: 0 });
+        slot.srq = Some(Srq { init, queue: ReceiveQueue::default(), limit: 0, users: 0, dead: false });
         Ok(Srqn::of(index, slot.generation))
     }
 
@@ -121,11 +135,44 @@ impl Srqs {
         Ok(self.get(srqn)?.limit)
     }
 
-    /// A QP is made with it, or one that was is destroyed.
-    pub(crate) fn count_user(&mut self, srqn: Srqn, comes: bool) -> Result<(), UnknownSrq> {
+    /// A QP is made with it. `false` if it is an XRC SRQ, which no QP can be made with.
+    pub(crate) fn add_user(&mut self, srqn: Srqn) -> Result<bool, UnknownSrq> {
         let srq = self.get_mut(srqn)?;
-        srq.users = if comes { srq.users + 1 } else { srq.users.saturating_sub(1) };
-        Ok(())
+        let usable = srq.init.xrc.is_none();
+        srq.users += u32::from(usable);
+        Ok(usable)
+    }
+
+    /// A QP that was made with it is destroyed.
+    pub(crate) fn remove_user(&mut self, srqn: Srqn) {
+        if let Ok(srq) = self.get_mut(srqn) {
+            srq.users = srq.users.saturating_sub(1);
+        }
+    }
+
+    /// Checks that a request to a target of `xrcd` may name this SRQ; the protection domain of its R_Keys.
+    ///
+    /// The annex is not public; that an unknown number is an invalid request and another domain's a broken right is
+    /// how the rest of the specification divides them.
+    pub(crate) fn check_xrc(&self, srqn: Srqn, xrcd: XrcdId) -> Result<PdId, ResponderFault> {
+        let srq = self.get(srqn).map_err(|_| ResponderFault::NoXrcSrq { srqn })?;
+        match srq.init.xrc {
+            None => Err(ResponderFault::NoXrcSrq { srqn }),
+            Some(xrc) if xrc.xrcd != xrcd => Err(ResponderFault::OtherXrcd { srqn }),
+            Some(_) if srq.dead => Err(ResponderFault::DeadSrq { srqn }),
+            Some(_) => Ok(srq.init.pd),
+        }
+    }
+
+    /// A CQ has overrun: the XRC SRQs that complete to it are dead.
+    pub(crate) fn cq_overrun(&mut self, cq: CqId, output: &mut Output) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(srq) = &mut slot.srq else { continue };
+            if !srq.dead && srq.init.xrc.is_some_and(|xrc| xrc.cq == cq) {
+                srq.dead = true;
+                output.raise(AsyncEvent::SrqErr(Srqn::of(index as u32, slot.generation)));
+            }
+        }
     }
 
     /// Bytes that the next WQE has room for.
@@ -133,7 +180,7 @@ impl Srqs {
         self.get(srqn).ok()?.queue.room()
     }
 
-    /// Takes the next WQE, for a message that completes to `cq`.
+    /// Takes the next WQE, for a message to a QP that completes to `cq`.
     pub(crate) fn take(&mut self, srqn: Srqn, cq: CqId, output: &mut Output) -> Option<Receive> {
         let srq = self.get_mut(srqn).ok()?;
         let wr = srq.queue.pop()?;
@@ -142,6 +189,7 @@ impl Srqs {
             srq.limit = 0;
             output.raise(AsyncEvent::SrqLimitReached(srqn));
         }
+        let cq = srq.init.xrc.map_or(cq, |xrc| xrc.cq);
         Some(Receive { wr, home: Home { pd: srq.init.pd, cq, queue: Queue::Srq(srqn) } })
     }
 

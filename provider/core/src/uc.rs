@@ -102,7 +102,7 @@ impl Responder {
         self.inbound.check_length(ctx, packet)?;
         check_rkey(ctx, packet, pd)?;
         self.inbound.place(ctx, packet, pd, memory)?;
-        if packet.opcode().ends_message() { self.inbound.deliver(ctx, packet) } else { Ok(()) }
+        if packet.opcode().ends_message() { self.inbound.deliver(ctx, packet, pd) } else { Ok(()) }
     }
 
     /// Drops the message (class D), unless the fault is this side's (class A).

@@ -1,7 +1,7 @@
 //! Work requests, as an application posts them.
 
 use crate::request::opcode;
-use crate::{AddressVector, QpType};
+use crate::{AddressVector, QpType, Srqn};
 use ferroce_wire::{Position, Qpn};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -104,6 +104,8 @@ pub enum Remote {
     /// The QP's peer, on a connected QP.
     #[default]
     Peer,
+    /// An SRQ behind the QP's peer, on an XRC initiator.
+    Srq(Srqn),
     /// A UD QP.
     Datagram {
         /// The address handle: where it is.

@@ -162,12 +162,10 @@ impl Error {
             | Error::CreateQp(CreateQpError::TooManyQps { .. }) => ErrorKind::NoRoom,
             Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
             Error::InUse { .. } => ErrorKind::Busy,
-            Error::Unsupported(_) | Error::CreateQp(CreateQpError::UnsupportedType { .. }) => {
-                ErrorKind::Unsupported
-            }
+            Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::GidEmpty(_) => ErrorKind::Absent,
             Error::Modify(_)
-            | Error::CreateQp(CreateQpError::Srq(_))
+            | Error::CreateQp(_)
             | Error::Register(_)
             | Error::Deregister(_)
             | Error::UnknownQp(_)

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::limits::{MAX_INLINE_DATA, MAX_MR_SIZE, MAX_QP_WR, MAX_SGE};
 use crate::mappings::{self, Obstacle};
 use crate::qp::{Qp, QpSpec};
-use ferroce_core::{AccessFlags, CreateQpError, PdId, QpType, RegionKeys, RegionSpec};
+use ferroce_core::{AccessFlags, PdId, QpType, RegionKeys, RegionSpec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -69,7 +69,7 @@ impl Pd {
     pub fn create_qp(&self, spec: &QpSpec<'_>) -> Result<Qp, Error> {
         self.shared.context.check_alive()?;
         if !matches!(spec.qp_type, QpType::Rc | QpType::Uc) {
-            return Err(CreateQpError::UnsupportedType { qp_type: spec.qp_type }.into());
+            return Err(Error::Unsupported("a QP of that type"));
         }
         for (what, asked, limit) in [
             ("max_send_wr", spec.caps.max_send_wr, MAX_QP_WR),

@@ -6,6 +6,7 @@ use crate::counters::Counter;
 use crate::fault::{RequesterFault, SgeFault};
 use crate::gather::check_readable;
 use crate::request::{Shape, check_length};
+use crate::xrc::check_send;
 use crate::{Memory, Payload, QpState, SendFlags, SendOp, TransmitSink};
 use ferroce_wire::Psn;
 
@@ -68,6 +69,7 @@ impl Requester {
         if wqe.wr.flags.contains(SendFlags::FENCE) && self.reads_outstanding > 0 {
             return Ok(Begin::Wait);
         }
+        check_send(ctx, wqe)?;
         if let SendOp::LocalInv { rkey } = wqe.wr.op {
             return self.invalidate(ctx, rkey);
         }

@@ -108,7 +108,7 @@ fn send_response<S: TransmitSink>(
                 .atomic_ack_eth(original);
             ctx.send(sink, &header, 0, |_, _| Ok(()))
         }
-        Kind::Read { va, rkey, .. } => {
+        Kind::Read { pd, va, rkey, .. } => {
             let offset = span.next * ctx.mtu();
             let length = (span.end_byte - offset).min(ctx.mtu());
             let opcode =
@@ -120,7 +120,7 @@ fn send_response<S: TransmitSink>(
                 }
                 // Once more for every packet: the region may have gone since the request.
                 let va = va.wrapping_add(u64::from(offset));
-                let addr = remote(ctx, ctx.init.pd, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
+                let addr = remote(ctx, pd, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
                 memory.read(addr, room).map_err(|fault| address_fault(Opcode::RC_READ_REQUEST, fault))
             })
         }

@@ -35,7 +35,7 @@ impl Responder {
         // `psn` lies in the resource, so the difference is not negative.
         let start = psn.distance_from(resource.first_psn) as u32;
         match resource.kind {
-            Kind::Read { va, rkey, length } => {
+            Kind::Read { va, rkey, length, .. } => {
                 let reth = packet.reth()?;
                 let skipped = start.checked_mul(ctx.mtu())?;
                 let same = reth.rkey() == rkey && reth.va() == va.wrapping_add(u64::from(skipped));

@@ -4,6 +4,7 @@
 //! Exactly the newest `max_dest_rd_atomic` requests are kept (P-14), in PSN order. A requester that keeps to the
 //! limit always finds its duplicates here.
 
+use crate::PdId;
 use ferroce_wire::Psn;
 use std::collections::VecDeque;
 
@@ -26,7 +27,7 @@ pub(super) struct Resource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A READ of `length` bytes.
-    Read { va: u64, rkey: u32, length: u32 },
+    Read { pd: PdId, va: u64, rkey: u32, length: u32 },
     /// An atomic, with the value that was there before it.
     Atomic { va: u64, rkey: u32, opcode: u8, original: u64 },
 }

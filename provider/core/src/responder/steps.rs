@@ -8,7 +8,8 @@ use crate::counters::Counter;
 use crate::fault::ResponderFault;
 use crate::halves::Handled;
 use crate::inbound::{ATOMIC_LEN, address_fault, check_enabled, check_max, check_rkey, remote};
-use crate::{Memory, PdId};
+use crate::xrc::Target;
+use crate::{Memory, PdId, Srqn};
 use ferroce_wire::{Opcode, Operation, Packet, Psn};
 
 impl Responder {
@@ -70,15 +71,16 @@ impl Responder {
         packet: &Packet<'_>,
         memory: &impl Memory,
     ) -> Result<(), ResponderFault> {
-        let (opcode, pd) = (packet.opcode(), ctx.init.pd);
+        let opcode = packet.opcode();
         self.inbound.check_opcode_sequence(opcode)?;
         check_operation(ctx, packet)?;
-        self.check_resources(ctx, packet)?;
+        let Target { pd, srq } = Target::of(ctx, packet)?;
+        self.check_resources(ctx, packet, srq)?;
         self.check_length(ctx, packet)?;
         check_rkey(ctx, packet, pd)?;
         match opcode.operation() {
             Operation::Send | Operation::Write => self.execute_message(ctx, packet, pd, memory)?,
-            Operation::ReadRequest => self.execute_read(ctx, packet),
+            Operation::ReadRequest => self.execute_read(ctx, packet, pd),
             _ => self.execute_atomic(ctx, packet, pd, memory)?,
         }
         self.acknowledge(ctx, packet);
@@ -97,9 +99,14 @@ impl Responder {
     }
 
     /// Step 4: a receive WQE for a message that consumes one, a place for a READ or atomic (P-20, P-14, P-15).
-    fn check_resources(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
+    fn check_resources(
+        &mut self,
+        ctx: &mut Context<'_>,
+        packet: &Packet<'_>,
+        srq: Option<Srqn>,
+    ) -> Result<(), ResponderFault> {
         let opcode = packet.opcode();
-        self.inbound.check_receive(ctx, packet, ctx.init.srq)?;
+        self.inbound.check_receive(ctx, packet, srq)?;
         if is_read_or_atomic(opcode) {
             let limit = ctx.attr.max_dest_rd_atomic;
             if !self.replay.has_room(usize::from(limit)) {
@@ -132,18 +139,18 @@ impl Responder {
         self.expected = self.expected.plus(1);
         if packet.opcode().ends_message() {
             self.count_message();
-            self.inbound.deliver(ctx, packet)?;
+            self.inbound.deliver(ctx, packet, pd)?;
         }
         Ok(())
     }
 
     /// Step 7 for a READ request: its answer is sent packet by packet, each read from memory when it is sent.
-    fn execute_read(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>) {
+    fn execute_read(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>, pd: PdId) {
         let Some(reth) = packet.reth() else { return };
         ctx.count(Counter::RxReadRequests);
         let length = reth.dma_length();
         let psns = length.div_ceil(ctx.mtu()).max(1);
-        self.keep(ctx, psns, Kind::Read { va: reth.va(), rkey: reth.rkey(), length }, length);
+        self.keep(ctx, psns, Kind::Read { pd, va: reth.va(), rkey: reth.rkey(), length }, length);
     }
 
     /// Step 7 for an atomic.

@@ -5,7 +5,7 @@ use ferroce_core::{
     AccessFlags, AddressVector, AsyncEvent, Completion, CqId, Device, DeviceConfig, Event, Ipv4Id, Nanos,
     PacketMeta, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpInit, QpState, QpType, Queue,
     RecvWr, RegionKeys, RegionSpec, Remote, SendFlags, SendOp, SendWr, Sge, SrqInit, Srqn, Transmit,
-    TransmitSink, Wc, WcStatus,
+    TransmitSink, Wc, WcStatus, XrcSrq, XrcdId,
 };
 use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Psn, Qpn};
@@ -15,6 +15,9 @@ use std::sync::Arc;
 pub const PD: PdId = PdId(1);
 pub const SEND_CQ: CqId = CqId(1);
 pub const RECV_CQ: CqId = CqId(2);
+pub const XRCD: XrcdId = XrcdId(5);
+/// What only a reliable responder has.
+const RESPONDER: QpAttrMask = QpAttrMask::MAX_DEST_RD_ATOMIC.union(QpAttrMask::MIN_RNR_TIMER);
 pub const ALL_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_WRITE)
@@ -62,6 +65,8 @@ impl Setup {
             | QpAttrMask::RQ_PSN
             | QpAttrMask::ACCESS_FLAGS;
         match self.qp_type {
+            QpType::XrcIni => mask - RESPONDER - QpAttrMask::QKEY,
+            QpType::XrcTgt => mask - (reliable - RESPONDER - QpAttrMask::TIMEOUT) - QpAttrMask::QKEY,
             QpType::Uc => mask - reliable - QpAttrMask::QKEY,
             QpType::Ud => mask - reliable - connected,
             _ => mask - QpAttrMask::QKEY,
@@ -98,6 +103,8 @@ pub struct End {
     pub memory: Arena,
     pub keys: RegionKeys,
     pub srqn: Option<Srqn>,
+    /// Whom requests are for that do not say.
+    pub remote: Remote,
     pub qpn: Qpn,
     pub address: IpAddr,
     pub setup: Setup,
@@ -125,14 +132,19 @@ impl End {
                 access: ALL_ACCESS,
             })
             .expect("a region");
-        let srqn = setup.srq.then(|| device.create_srq(SrqInit { pd: PD }).expect("an SRQ"));
-        let qpn = device.create_qp(QpInit { srq: srqn, ..init(&setup) }).expect("a QP");
+        let is_target = setup.qp_type == QpType::XrcTgt;
+        let xrc = is_target.then_some(XrcSrq { xrcd: XRCD, cq: RECV_CQ });
+        let has_srq = setup.srq || is_target;
+        let srqn = has_srq.then(|| device.create_srq(SrqInit { pd: PD, xrc }).expect("an SRQ"));
+        let srq = srqn.filter(|_| !is_target);
+        let qpn = device.create_qp(QpInit { srq, ..init(&setup) }).expect("a QP");
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
         let mut end = End {
             device,
             memory,
             keys,
             srqn,
+            remote: Remote::Peer,
             qpn,
             address,
             setup,
@@ -210,7 +222,10 @@ impl End {
         Sge { addr: Arena::BASE + offset, length, lkey: self.keys.lkey }
     }
 
-    pub fn post_send(&mut self, now: Nanos, wr: SendWr) {
+    pub fn post_send(&mut self, now: Nanos, mut wr: SendWr) {
+        if wr.remote == Remote::Peer {
+            wr.remote = self.remote.clone();
+        }
         self.device.post_send(now, self.qpn, wr).expect("the QP");
     }
 
@@ -302,6 +317,7 @@ impl End {
 
 pub fn init(setup: &Setup) -> QpInit {
     QpInit {
+        xrcd: (setup.qp_type == QpType::XrcTgt).then_some(XRCD),
         sq_sig_all: setup.sq_sig_all,
         block_self_mcast: setup.block_self_mcast,
         ..QpInit::new(setup.qp_type, PD, SEND_CQ, RECV_CQ, PathMtu::Mtu4096)

@@ -19,3 +19,4 @@ mod srq;
 mod states;
 mod uc;
 mod ud;
+mod xrc;

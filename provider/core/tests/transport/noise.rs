@@ -4,14 +4,16 @@ use crate::arena::Arena;
 use crate::end::Setup;
 use crate::shot::Shot;
 use crate::solo::{Solo, packets};
-use ferroce_core::{QpState, SendOp};
-use ferroce_wire::{Opcode, PacketHeader, Psn, Qpn, Syndrome};
+use ferroce_core::{QpState, QpType, SendOp, Srqn};
+use ferroce_wire::{Opcode, PacketHeader, Psn, Qpn, Service, Syndrome};
 use proptest::prelude::*;
 
-fn any_shot() -> impl Strategy<Value = Shot> {
-    // Follows from the seed, so it is the same in every device of a test.
+/// Any packet with an opcode of these services.
+fn any_shot(services: &'static [Service]) -> impl Strategy<Value = Shot> {
+    // They follow from the seed, so they are the same in every device of a test.
     let key = Solo::new().rkey();
-    let opcodes: Vec<_> = Opcode::all().filter(|opcode| opcode.as_u8() < 0x20).collect();
+    let srqn = Solo::with(Setup::of(QpType::XrcTgt)).end.srqn.map_or(0, Srqn::value);
+    let opcodes: Vec<_> = Opcode::all().filter(|opcode| services.contains(&opcode.service())).collect();
     let psn = prop_oneof![8 => -3..12i64, 1 => any::<i64>()];
     let len = prop_oneof![4 => Just(256usize), 4 => 0..20usize, 1 => 0..600usize];
     let word = prop_oneof![Just(0u64), Just(Arena::BASE), Just(u64::MAX - 255), any::<u64>()];
@@ -28,11 +30,16 @@ fn any_shot() -> impl Strategy<Value = Shot> {
                 .aeth(syndrome, size)
                 .atomic_ack_eth(va)
                 .imm([1, 2, 3, 4])
-                .ieth(rkey);
+                .ieth(rkey)
+                .xrceth(if good_key { srqn } else { size })
+                .deth(if good_key { QKEY } else { size }, Qpn::new(size));
             Shot { header, payload: vec![0x5a; len] }
         },
     )
 }
+
+/// The Q_Key of [`Setup`]'s default.
+const QKEY: u32 = 0x1111_1111;
 
 fn solo() -> Solo {
     let mut solo = Solo::with(Setup { retry_cnt: 7, ..Setup::default() });
@@ -49,7 +56,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_packets_leave_a_device_that_works(shots in prop::collection::vec((any_shot(), any::<bool>()), 1..40)) {
+    fn any_packets_leave_a_device_that_works(
+        shots in prop::collection::vec((any_shot(&[Service::Rc]), any::<bool>()), 1..40),
+    ) {
         let mut solo = solo();
         for (shot, pause) in &shots {
             solo.rx(shot.clone());
@@ -68,6 +77,36 @@ proptest! {
         prop_assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", received);
         prop_assert!(solo.end.state() == QpState::Err || sent.len() == 5, "{:?}", sent);
         prop_assert_eq!(solo.end.device.poll_timeout(), None);
+    }
+
+    /// The QPs of the other services: each receive WQE completes once at most, in order, and nothing is sent but
+    /// answers of XRC.
+    #[test]
+    fn any_packets_leave_a_receiver_that_works(
+        shots in prop::collection::vec(any_shot(&[Service::Uc, Service::Ud, Service::Xrc]), 1..40),
+        qp_type in prop::sample::select(vec![QpType::Uc, QpType::Ud, QpType::XrcTgt]),
+        srq in any::<bool>(),
+    ) {
+        let mut solo = Solo::with(Setup { srq: srq && qp_type != QpType::XrcTgt, ..Setup::of(qp_type) });
+        for wr_id in 0..6 {
+            solo.post_recv(wr_id, if wr_id % 3 == 2 { 30 } else { 600 });
+        }
+        for shot in shots {
+            solo.rx_as_it_is(shot);
+        }
+        let sent = solo.skip();
+        prop_assert!(sent == 0 || qp_type == QpType::XrcTgt);
+        let received: Vec<_> = solo.end.received().iter().map(|wc| wc.wr_id).collect();
+        prop_assert!(received.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", received);
+        prop_assert_eq!(solo.end.device.poll_timeout(), None);
+        if solo.end.state() != QpState::Err && qp_type != QpType::XrcTgt {
+            let left = 6 - received.len();
+            solo.end.enter(0, QpState::Err);
+            let flushed = if srq { 0 } else { left };
+            let late = solo.end.received().len();
+            // Of an SRQ's, only one that a message holds.
+            prop_assert!(late == flushed || srq && late <= 1, "{late} of {left}");
+        }
     }
 
     #[test]

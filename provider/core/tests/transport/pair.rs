@@ -1,7 +1,7 @@
 //! Two devices over a link, in virtual time. What the link does to a packet is the test's choice.
 
 use crate::end::{End, Setup};
-use ferroce_core::Nanos;
+use ferroce_core::{Nanos, QpType, Remote};
 use ferroce_wire::Packet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -71,6 +71,9 @@ impl Pair {
             trace: Vec::new(),
         };
         pair.connect();
+        if let (QpType::XrcIni, Some(srqn)) = (pair.a.setup.qp_type, pair.b.srqn) {
+            pair.a.remote = Remote::Srq(srqn);
+        }
         pair
     }
 

@@ -145,8 +145,20 @@ impl Shot {
         if let Some(reth) = packet.reth() {
             header = header.reth(reth.va(), reth.rkey(), reth.dma_length());
         }
+        if let Some(atomic) = packet.atomic_eth() {
+            header = header.atomic_eth(atomic.va(), atomic.rkey(), atomic.swap_or_add(), atomic.compare());
+        }
+        if let Some(aeth) = packet.aeth() {
+            header = header.aeth(aeth.syndrome(), aeth.msn());
+        }
+        if let Some(ack) = packet.atomic_ack_eth() {
+            header = header.atomic_ack_eth(ack.original());
+        }
         if let Some(imm) = packet.imm() {
             header = header.imm(imm);
+        }
+        if let Some(ieth) = packet.ieth() {
+            header = header.ieth(ieth.rkey());
         }
         self.header = header;
         self

@@ -2,7 +2,7 @@
 
 use crate::end::{End, Setup};
 use crate::shot::{MTU, Shot, describe};
-use ferroce_core::{Counter, Nanos, PathMtu};
+use ferroce_core::{Counter, Nanos, PathMtu, Remote, Srqn};
 use ferroce_wire::{Packet, Psn, Qpn, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -66,7 +66,14 @@ impl Solo {
     fn in_service(&self, shot: Shot) -> Shot {
         match self.end.setup.qp_type.service() {
             Service::Rc => shot,
-            service => shot.in_service(service),
+            service => {
+                let srqn = match self.end.remote {
+                    Remote::Srq(srqn) => Some(srqn),
+                    _ => self.end.srqn,
+                };
+                let shot = shot.in_service(service);
+                shot.header(|header| header.xrceth(srqn.map_or(0, Srqn::value)))
+            }
         }
     }
 

@@ -157,7 +157,7 @@ fn a_qp_that_goes_in_the_middle_of_a_message_gives_its_wqe_back() {
 fn keys_are_those_of_the_srqs_protection_domain() {
     let mut solo = solo();
     let other = PdId(9);
-    let srqn = solo.end.device.create_srq(SrqInit { pd: other }).expect("an SRQ");
+    let srqn = solo.end.device.create_srq(SrqInit { pd: other, xrc: None }).expect("an SRQ");
     let spec =
         RegionSpec { pd: other, addr: Arena::BASE, length: 4096, iova: Arena::BASE, access: ALL_ACCESS };
     let lkey = solo.end.device.register(spec).expect("a region").lkey;
@@ -260,7 +260,7 @@ fn numbers_do_not_come_back_soon() {
     let mut solo = solo();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..2000 {
-        let srqn = solo.end.device.create_srq(SrqInit { pd: PD }).expect("an SRQ");
+        let srqn = solo.end.device.create_srq(SrqInit { pd: PD, xrc: None }).expect("an SRQ");
         assert!(srqn.value() < 1 << 24 && seen.insert(srqn), "{srqn} came back");
         solo.end.device.destroy_srq(srqn).expect("the SRQ");
     }

@@ -7,7 +7,7 @@ use crate::shot::*;
 use crate::solo::{PEER, PEER_QPN, Solo, packets};
 use ferroce_core::{
     AsyncEvent, Counter, CqId, CreateQpError, Device, DeviceConfig, ModifyQpError, Profile, QpAttr,
-    QpAttrMask, QpState, QpType, SendOp, WcStatus,
+    QpAttrMask, QpState, SendOp, WcStatus,
 };
 use ferroce_wire::{NakCode, Qpn};
 
@@ -216,11 +216,6 @@ fn qpns_run_out_with_a_message_and_never_include_the_reserved_ones() {
         assert_eq!(qpns, expected);
         assert!(matches!(error, CreateQpError::TooManyQps { max: 16, .. }));
     }
-    let xrc = init(&Setup::of(QpType::XrcIni));
-    assert_eq!(
-        device(0, 16, 3).create_qp(xrc),
-        Err(CreateQpError::UnsupportedType { qp_type: QpType::XrcIni })
-    );
 }
 
 /// Handed case D6.

@@ -272,7 +272,7 @@ fn report(state: &State, event: &Event) {
         Event::Async(AsyncEvent::QpAccessErr(qpn)) => (*qpn, AsyncEventKind::QpAccessErr),
         Event::Async(AsyncEvent::QpLastWqeReached(qpn)) => (*qpn, AsyncEventKind::QpLastWqeReached),
         // No SRQ is made by these verbs yet.
-        Event::Async(AsyncEvent::SrqLimitReached(_)) => return,
+        Event::Async(AsyncEvent::SrqLimitReached(_) | AsyncEvent::SrqErr(_)) => return,
     };
     note_state(state, qpn);
     if let Some(qp) = state.objects.qp(qpn) {
