@@ -1,5 +1,6 @@
 //! The `ferroce` command: runs unmodified applications over Ferroce's libraries, and shows what they do.
 
+mod conformance;
 mod devices;
 mod output;
 mod program;
@@ -26,6 +27,7 @@ enum Command {
     Run(run::RunArgs),
     Devices(devices::DevicesArgs),
     Stat(stat::StatArgs),
+    Conformance(conformance::ConformanceArgs),
 }
 
 fn main() -> ExitCode {
@@ -35,14 +37,15 @@ fn main() -> ExitCode {
             complain(&failure);
             ExitCode::from(failure.exit_status())
         }
-        Command::Devices(args) => conclude(devices::devices(&args)),
-        Command::Stat(args) => conclude(stat::stat(&args)),
+        Command::Devices(args) => conclude(devices::devices(&args).map(|()| ExitCode::SUCCESS)),
+        Command::Stat(args) => conclude(stat::stat(&args).map(|()| ExitCode::SUCCESS)),
+        Command::Conformance(args) => conclude(conformance::conformance(&args)),
     }
 }
 
-fn conclude(outcome: Result<(), impl Error + 'static>) -> ExitCode {
+fn conclude(outcome: Result<ExitCode, impl Error + 'static>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -77,4 +80,5 @@ Examples:
   ferroce run -- ib_write_bw             a server; then in another terminal:
   ferroce run -- ib_write_bw localhost   its client
   ferroce devices                        devices and GIDs, in short
-  ferroce stat --watch                   what running programs send, receive and lose";
+  ferroce stat --watch                   what running programs send, receive and lose
+  ferroce conformance run --backend sim  check the transport against its rules";

@@ -1,0 +1,185 @@
+//! The verbs of endpoints: each is the library's call of that name.
+
+use super::UdpFabric;
+use super::refuse::unknown;
+use crate::verbs::{
+    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, DeviceLimits, Endpoint, Errno, Gid, Mr, MrSpec, Pd,
+    PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
+};
+use ferroce::core::{
+    PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr, Wc,
+};
+use ferroce_wire::Qpn;
+
+/// The device's only port.
+const PORT: u32 = 1;
+
+impl Verbs for UdpFabric {
+    fn query_device(&mut self, at: Endpoint) -> DeviceLimits {
+        let device = self.ends[at.0].context.device();
+        let attr = device.attr();
+        DeviceLimits {
+            max_qp_wr: attr.max_qp_wr,
+            max_sge: attr.max_sge,
+            max_cqe: attr.max_cqe,
+            max_qp_rd_atom: attr.max_qp_rd_atom as u8,
+            max_msg_sz: device.port_attr(PORT).map_or(0, |port| port.max_msg_sz),
+        }
+    }
+
+    fn active_mtu(&mut self, at: Endpoint) -> PathMtu {
+        let port = self.ends[at.0].context.device().port_attr(PORT);
+        port.map_or(PathMtu::Mtu256, |port| port.active_mtu)
+    }
+
+    fn query_gid(&mut self, at: Endpoint, index: u32) -> Result<Gid, Refused> {
+        Ok(self.ends[at.0].context.device().gid(PORT, index)?)
+    }
+
+    fn alloc(&mut self, at: Endpoint, len: usize) -> u64 {
+        self.ends[at.0].memory.alloc(len)
+    }
+
+    fn write_memory(&mut self, at: Endpoint, addr: u64, bytes: &[u8]) {
+        self.ends[at.0].memory.write(addr, bytes);
+    }
+
+    fn read_memory(&mut self, at: Endpoint, addr: u64, len: usize) -> Vec<u8> {
+        self.ends[at.0].memory.read(addr, len)
+    }
+
+    fn alloc_pd(&mut self, at: Endpoint) -> Result<Pd, Refused> {
+        let end = &mut self.ends[at.0];
+        end.pds.push(Some(end.context.alloc_pd()?));
+        Ok(Pd { at, number: end.pds.len() - 1 })
+    }
+
+    fn dealloc_pd(&mut self, pd: Pd) -> Result<(), Refused> {
+        let end = &mut self.ends[pd.at.0];
+        end.pd(pd.number)?.close()?;
+        end.pds[pd.number] = None;
+        Ok(())
+    }
+
+    fn reg_mr(&mut self, pd: Pd, spec: &MrSpec) -> Result<Mr, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let owner = end.pds.get(pd.number).and_then(Option::as_ref).ok_or_else(|| unknown("PD"))?;
+        let number = end.memory.register(owner, spec)?;
+        let mr = end.memory.region(number).ok_or_else(|| unknown("MR"))?;
+        Ok(Mr { at: pd.at, number, lkey: mr.lkey(), rkey: mr.rkey() })
+    }
+
+    fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused> {
+        let gone = self.ends[mr.at.0].memory.deregister(mr.number);
+        if gone { Ok(()) } else { Err(unknown("MR")) }
+    }
+
+    fn create_cq(&mut self, at: Endpoint, cqe: u32) -> Result<Cq, Refused> {
+        Ok(Cq { at, number: self.ends[at.0].add_cq(cqe)? })
+    }
+
+    fn resize_cq(&mut self, cq: Cq, cqe: u32) -> Result<(), Refused> {
+        Ok(self.ends[cq.at.0].cq(cq.number)?.cq.resize(cqe)?)
+    }
+
+    fn destroy_cq(&mut self, cq: Cq) -> Result<(), Refused> {
+        let end = &mut self.ends[cq.at.0];
+        end.cq(cq.number)?.cq.close()?;
+        end.cqs[cq.number] = None;
+        Ok(())
+    }
+
+    fn poll_cq(&mut self, cq: Cq, max: usize) -> Result<Vec<Wc>, CqOverrun> {
+        match self.ends[cq.at.0].cq(cq.number) {
+            Ok(cq) => cq.cq.poll(max).map_err(|_| CqOverrun),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn req_notify_cq(&mut self, cq: Cq, solicited_only: bool) -> Result<(), Refused> {
+        Ok(self.ends[cq.at.0].cq(cq.number)?.cq.req_notify(solicited_only)?)
+    }
+
+    fn take_cq_event(&mut self, cq: Cq) -> bool {
+        self.ends[cq.at.0].cq(cq.number).is_ok_and(super::end::EndCq::take_event)
+    }
+
+    fn create_qp(&mut self, pd: Pd, spec: &QpSpec) -> Result<Qp, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let spec = ferroce::QpSpec {
+            qp_type: spec.qp_type,
+            send_cq: &end.cq(spec.send_cq.number)?.cq,
+            recv_cq: &end.cq(spec.recv_cq.number)?.cq,
+            caps: spec.caps,
+            sq_sig_all: spec.sq_sig_all,
+            cookie: end.next_qp_cookie(),
+        };
+        let qp = end.pd(pd.number)?.create_qp(&spec)?;
+        end.qps.push(Some(qp));
+        Ok(Qp { at: pd.at, number: end.qps.len() - 1 })
+    }
+
+    fn modify_qp(
+        &mut self,
+        qp: Qp,
+        attr: &QpAttr,
+        ah: Option<&AhAttr>,
+        mask: QpAttrMask,
+    ) -> Result<(), Refused> {
+        Ok(self.ends[qp.at.0].qp(qp.number)?.modify(attr, ah, mask)?)
+    }
+
+    fn query_qp(&mut self, qp: Qp) -> Result<QpAttr, Refused> {
+        Ok(self.ends[qp.at.0].qp(qp.number)?.query()?)
+    }
+
+    fn destroy_qp(&mut self, qp: Qp) -> Result<(), Refused> {
+        let end = &mut self.ends[qp.at.0];
+        end.qp(qp.number)?.close()?;
+        end.qps[qp.number] = None;
+        Ok(())
+    }
+
+    fn qpn(&mut self, qp: Qp) -> Qpn {
+        self.ends[qp.at.0].qp(qp.number).expect("cases ask for QPs that they made").qpn()
+    }
+
+    fn post_send(&mut self, qp: Qp, wrs: Vec<SendWr>) -> Result<(), PostRefused> {
+        let qp = self.ends[qp.at.0].qp(qp.number).map_err(|refused| PostRefused { index: 0, refused })?;
+        Ok(qp.post_send(wrs.into_iter().map(to_library))?)
+    }
+
+    fn post_recv(&mut self, qp: Qp, wrs: Vec<RecvWr>) -> Result<(), PostRefused> {
+        let qp = self.ends[qp.at.0].qp(qp.number).map_err(|refused| PostRefused { index: 0, refused })?;
+        Ok(qp.post_recv(wrs)?)
+    }
+
+    fn create_ah(&mut self, _: Pd, _: &AhAttr) -> Result<Ah, Refused> {
+        Err(not_yet("address handles"))
+    }
+
+    fn attach_mcast(&mut self, _: Qp, _: Gid) -> Result<(), Refused> {
+        Err(not_yet("multicast groups"))
+    }
+
+    fn detach_mcast(&mut self, _: Qp, _: Gid) -> Result<(), Refused> {
+        Err(not_yet("multicast groups"))
+    }
+
+    fn take_async_event(&mut self, at: Endpoint) -> Option<AsyncEvent> {
+        self.ends[at.0].take_async_event()
+    }
+}
+
+/// What backend data lists as lacking; a case that asks all the same is told so.
+fn not_yet(what: &str) -> Refused {
+    Refused { errno: Errno::EOPNOTSUPP, reason: format!("the library has no {what}") }
+}
+
+fn to_library(wr: SendWr) -> CoreSendWr {
+    let (payload, inline) = match wr.data {
+        Data::Sges(sges) => (Payload::Sges(sges), SendFlags::empty()),
+        Data::Inline(bytes) => (Payload::Inline(bytes.into()), SendFlags::INLINE),
+    };
+    CoreSendWr { wr_id: wr.wr_id, op: wr.op, flags: wr.flags | inline, payload, remote: Remote::Peer }
+}
