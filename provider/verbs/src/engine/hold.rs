@@ -39,9 +39,10 @@ pub(super) struct Hold {
 impl<S: TransmitSink> TransmitSink for HoldingSink<'_, S> {
     fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
         self.hold.reserved = None;
-        if let Some(slot) = path.receiver {
+        // A peer on this host that is no client of the keeper may have any QPN, also one of no slot.
+        let record = path.receiver.and_then(|slot| Some((slot, self.board.slot(usize::from(slot))?)));
+        if let Some((slot, record)) = record {
             let charge = len as u64 + PACKET_OVERHEAD;
-            let record = self.board.slot(usize::from(slot))?;
             if !self.hold.has_room(slot, record, charge, self.now) {
                 return None;
             }
@@ -227,6 +228,14 @@ mod tests {
             let mut sink = HoldingSink { sink: &mut counting, hold: &mut hold, board: &board, now };
             assert_eq!(send(&mut sink, &path, 1000), goes, "at {now}");
         }
+    }
+
+    #[test]
+    fn a_peer_whose_qpn_is_in_no_slot_is_sent_to() {
+        let board = Board::create().expect("a board");
+        let (mut counting, mut hold) = (Counting::default(), Hold::default());
+        let mut sink = HoldingSink { sink: &mut counting, hold: &mut hold, board: &board, now: 0 };
+        assert!(send(&mut sink, &path(Some(u8::MAX)), 1000));
     }
 
     #[test]
