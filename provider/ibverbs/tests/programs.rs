@@ -86,3 +86,10 @@ mod queries {
         forked_child,
     );
 }
+
+/// What a process may do around the library.
+mod process {
+    use super::run;
+
+    cases!("process": blocked_signals_wait_for_the_application);
+}

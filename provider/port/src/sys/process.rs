@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use libc::{c_uint, pollfd, timespec};
+use libc::{c_int, c_uint, pollfd, sigset_t, timespec};
 
 /// ppoll(2) without a signal mask.
 pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<&timespec>) -> io::Result<usize> {
@@ -50,4 +50,30 @@ pub(crate) fn raise_limit(resource: libc::__rlimit_resource_t) -> io::Result<u64
         return Err(io::Error::last_os_error());
     }
     Ok(limit.rlim_cur)
+}
+
+/// Sets the signal mask of the calling thread; returns the one before.
+pub(crate) fn set_signal_mask(mask: &sigset_t) -> io::Result<sigset_t> {
+    let mut before = MaybeUninit::<sigset_t>::uninit();
+    // SAFETY: `mask` outlives the call, which only reads it, and `before` has room for the answer.
+    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, ptr::from_ref(mask), before.as_mut_ptr()) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: the call succeeded, so it has filled it in.
+    Ok(unsafe { before.assume_init() })
+}
+
+/// All signals but `others`.
+pub(crate) fn all_signals_but(others: &[c_int]) -> sigset_t {
+    let mut set = MaybeUninit::<sigset_t>::uninit();
+    // SAFETY: `set` has room for the answer; with a valid pointer the call cannot fail (sigsetops(3)).
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    // SAFETY: the call has filled it in.
+    let mut set = unsafe { set.assume_init() };
+    for &signal in others {
+        // SAFETY: `set` is initialised; a number that is no signal changes nothing.
+        unsafe { libc::sigdelset(&raw mut set, signal) };
+    }
+    set
 }

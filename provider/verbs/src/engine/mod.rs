@@ -22,6 +22,7 @@ use crate::memory::AppMemory;
 use crossbeam::queue::SegQueue;
 use ferroce_core::{Device, DeviceConfig, Nanos, Profile};
 use ferroce_keeper::{Board, KeeperMode, KeeperOptions, Lease};
+use ferroce_port::process::SignalsBlocked;
 use ferroce_port::{Port, UdpOptions, UdpPort};
 use hold::Hold;
 use objects::Objects;
@@ -130,10 +131,15 @@ impl Engine {
         });
         inner.name_descriptors(&inner.lease.lock(), &watched);
         let for_thread = Arc::clone(&inner);
+        // The thread is not the application's: a signal that its own threads block, to read it from a descriptor say,
+        // must not find one that does not.
+        let blocked = SignalsBlocked::begin()
+            .map_err(|source| Error::Os { doing: "blocking signals for the engine's thread", source })?;
         let thread = std::thread::Builder::new()
             .name("ferroce-engine".into())
             .spawn(move || for_thread.run_thread(watched))
             .map_err(|source| Error::Os { doing: "starting the engine's thread", source })?;
+        drop(blocked);
         Ok(Engine { inner, thread: Some(thread) })
     }
 }
