@@ -91,5 +91,8 @@ mod queries {
 mod process {
     use super::run;
 
-    cases!("process": blocked_signals_wait_for_the_application);
+    cases!("process":
+        blocked_signals_wait_for_the_application,
+        signals_do_not_keep_a_device_from_opening,
+    );
 }

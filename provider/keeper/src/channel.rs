@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferroce_port::abstract_socket::{self, PeerCredentials};
 use ferroce_port::fd_passing::{self, ReceiveError};
@@ -17,6 +17,8 @@ use crate::protocol::{MESSAGE_MAX, Message, ProtocolError};
 pub(crate) struct Channel {
     stream: UnixStream,
     peer: PeerCredentials,
+    /// How long a send or a receive may take. Zero: they never block.
+    timeout: Duration,
 }
 
 /// Why a connection gave no message.
@@ -52,17 +54,18 @@ pub(crate) struct Received {
 impl Channel {
     /// Connects to the keeper behind the abstract `name`; sends and receives are bounded by `timeout`.
     pub(crate) fn connect(name: &str, timeout: Duration) -> Result<Channel, ChannelError> {
-        Channel::checked(abstract_socket::connect(name, timeout)?)
+        let stream = uninterrupted(timeout, || Ok(abstract_socket::connect(name, timeout)?))?;
+        Channel::checked(stream, timeout)
     }
 
     /// Accepts a waiting connection; its sends and receives never block.
     pub(crate) fn accept(listener: &UnixListener) -> Result<Channel, ChannelError> {
         let (stream, _) = listener.accept()?;
         stream.set_nonblocking(true)?;
-        Channel::checked(stream)
+        Channel::checked(stream, Duration::ZERO)
     }
 
-    fn checked(stream: UnixStream) -> Result<Channel, ChannelError> {
+    fn checked(stream: UnixStream, timeout: Duration) -> Result<Channel, ChannelError> {
         // Of a listener the kernel tells who called listen, of a client who called connect (unix(7), SO_PEERCRED).
         // Abstract names have no permissions; this check is the only one.
         let peer = abstract_socket::peer_credentials(&stream)?;
@@ -70,7 +73,7 @@ impl Channel {
         if peer.uid != ours {
             return Err(ChannelError::WrongUser { theirs: peer.uid, ours });
         }
-        Ok(Channel { stream, peer })
+        Ok(Channel { stream, peer, timeout })
     }
 
     /// The peer's process id, or `claimed` where the kernel shows none: the peer is in another PID namespace.
@@ -79,11 +82,18 @@ impl Channel {
     }
 
     pub(crate) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        fd_passing::send(&self.stream, &message.encode(), fds)?;
-        Ok(())
+        let record = message.encode();
+        uninterrupted(self.timeout, || {
+            fd_passing::send(&self.stream, &record, fds)?;
+            Ok(())
+        })
     }
 
     pub(crate) fn receive(&self) -> Result<Received, ChannelError> {
+        uninterrupted(self.timeout, || self.receive_once())
+    }
+
+    fn receive_once(&self) -> Result<Received, ChannelError> {
         let mut record = [0; MESSAGE_MAX];
         match fd_passing::receive(&self.stream, &mut record) {
             // Nobody sends an empty record: it is the end.
@@ -91,6 +101,24 @@ impl Channel {
             Ok((length, fds)) => Ok(Received { message: Message::decode(&record[..length])?, fds }),
             Err(ReceiveError::Socket(error)) => Err(error.into()),
             Err(error) => Err(ChannelError::Message(error)),
+        }
+    }
+}
+
+/// Repeats a call that a signal of the application's interrupts, until `timeout` has passed over all attempts: on a
+/// socket with a timeout it is never restarted by itself (signal(7)).
+fn uninterrupted<T>(
+    timeout: Duration,
+    mut call: impl FnMut() -> Result<T, ChannelError>,
+) -> Result<T, ChannelError> {
+    let until = Instant::now() + timeout;
+    loop {
+        match call() {
+            Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+        if Instant::now() >= until {
+            return Err(ChannelError::Silent);
         }
     }
 }
