@@ -94,5 +94,6 @@ mod process {
     cases!("process":
         blocked_signals_wait_for_the_application,
         signals_do_not_keep_a_device_from_opening,
+        a_forked_child_lets_go_of_the_port,
     );
 }

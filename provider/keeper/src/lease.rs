@@ -146,6 +146,12 @@ impl Lease {
         self.connection.as_ref().map(|channel| channel.as_fd())
     }
 
+    /// All descriptors that stand for this process towards the port and the keeper: a forked child that kept one would
+    /// keep the port taken. At most one for each slot, and one more.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(|socket| socket.as_fd()).chain(self.connection_fd())
+    }
+
     /// Whether this process has the port for itself, without a keeper.
     pub fn is_alone(&self) -> bool {
         self.connection.is_none()

@@ -1,16 +1,17 @@
 //! What becomes of the device in a forked child: it is dead there, and says so.
 //!
 //! The engine's thread does not survive a fork, and a lock may have been held by a thread that is gone, so a
-//! child can't use its parent's objects. It also must not keep the parent's slot alive: the descriptors that
-//! stand for the process towards the keeper are closed in the child at once. A child may open a device of its
-//! own.
+//! child can't use its parent's objects. It also must not keep the parent's slot alive, nor the port taken when all
+//! others have left: the descriptors that stand for the process towards the keeper are closed in the child at once. A
+//! child may open a device of its own.
 
+use ferroce_keeper::MAX_SLOTS;
 use std::os::fd::RawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// Descriptors closed in a child, at most.
-const MAX_FDS: usize = 8;
+/// Descriptors closed in a child, at most: what a lease has, and the engine's duplicates of some of it.
+const MAX_FDS: usize = MAX_SLOTS as usize + 8;
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOSE_IN_CHILD: [AtomicI32; MAX_FDS] = [const { AtomicI32::new(-1) }; MAX_FDS];
@@ -38,6 +39,7 @@ pub(crate) fn watch() {
 
 /// Names the descriptors to close in a child; replaces those named before.
 pub(crate) fn close_in_child(fds: &[RawFd]) {
+    debug_assert!(fds.len() <= MAX_FDS);
     for (i, slot) in CLOSE_IN_CHILD.iter().enumerate() {
         slot.store(fds.get(i).copied().unwrap_or(-1), Ordering::Release);
     }

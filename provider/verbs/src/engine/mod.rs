@@ -180,8 +180,7 @@ impl Inner {
     /// Names the descriptors that stand for this process, for a forked child to close.
     fn name_descriptors(&self, lease: &Lease, watched: &Watched) {
         let mut fds: Vec<RawFd> = self.state.lock().port.fds().iter().map(AsRawFd::as_raw_fd).collect();
-        fds.push(lease.socket().as_raw_fd());
-        fds.extend(lease.connection_fd().map(|fd| fd.as_raw_fd()));
+        fds.extend(lease.descriptors().map(|fd| fd.as_raw_fd()));
         fds.extend(watched.raw());
         fork::close_in_child(&fds);
     }
