@@ -3,9 +3,12 @@
 //! `FERROCE_LOG` takes a level (`error`, `warn`, `info`, `debug`, `trace`) or a list of directives as tracing's
 //! `EnvFilter` does; without it only errors and warnings are shown. `FERROCE_LOG_FILE` names a file to append to in
 //! place of stderr.
+//!
+//! A message that cannot be written is lost, and nothing else happens: the process is somebody else's.
 
 use std::fs::{File, OpenOptions};
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, Once};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
@@ -13,20 +16,64 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
-        let filter = EnvFilter::builder()
+        let directives = EnvFilter::builder()
             .with_default_directive(LevelFilter::WARN.into())
             .with_env_var("FERROCE_LOG")
-            .from_env_lossy();
+            .from_env();
+        let (filter, misunderstood) = match directives {
+            Ok(filter) => (filter, None),
+            Err(error) => (EnvFilter::default().add_directive(LevelFilter::WARN.into()), Some(error)),
+        };
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+        // What tracing has to say about itself goes to stderr, and panics where that fails.
+        let builder = builder.log_internal_errors(false);
         // Only another subscriber in the same program could be in the way, and then its choice stands.
         let _already = match log_file() {
-            Some(file) => builder.with_ansi(false).with_writer(Mutex::new(file)).try_init(),
-            None => builder.with_ansi(stderr().is_terminal()).with_writer(stderr).try_init(),
+            Some(file) => builder.with_ansi(false).with_writer(Mutex::new(Lossy(file))).try_init(),
+            None if stderr_is_closed() => Ok(()),
+            None => builder.with_ansi(stderr().is_terminal()).with_writer(|| Lossy(stderr())).try_init(),
         };
+        if let Some(error) = misunderstood {
+            tracing::warn!(%error, "FERROCE_LOG is not understood: only errors and warnings are shown");
+        }
     });
+}
+
+/// Whether the program has closed it; its number is something else's soon.
+fn stderr_is_closed() -> bool {
+    stderr().as_fd().try_clone_to_owned().is_err_and(|error| error.raw_os_error() == Some(libc::EBADF))
 }
 
 fn log_file() -> Option<File> {
     let path = std::env::var_os("FERROCE_LOG_FILE")?;
     OpenOptions::new().append(true).create(true).open(path).ok()
+}
+
+/// A writer that always succeeds: tracing's own way to report an error is to write to stderr.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // In one piece, so that the lines of several processes do not mix.
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_no_error() {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut log = Lossy(full);
+        log.write_all(b"lost").unwrap();
+        log.flush().unwrap();
+    }
 }

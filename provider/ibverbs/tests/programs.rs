@@ -92,8 +92,10 @@ mod process {
     use super::run;
 
     cases!("process":
-        blocked_signals_wait_for_the_application,
+        signals_are_for_the_applications_threads,
         signals_do_not_keep_a_device_from_opening,
         a_forked_child_lets_go_of_the_port,
+        messages_that_cannot_be_written,
+        closed_standard_streams,
     );
 }

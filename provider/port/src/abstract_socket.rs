@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::off_stdio;
 use crate::sys::option;
 
 /// Who is at the other end of a Unix socket, as of its connect or listen.
@@ -25,7 +26,7 @@ pub struct PeerCredentials {
 
 /// Listens on the abstract `name`. `AddrInUse` when somebody else does.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
-    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+    let socket = seqpacket()?;
     socket.bind(&address(name)?)?;
     socket.listen(BACKLOG)?;
     Ok(UnixListener::from(OwnedFd::from(socket)))
@@ -34,7 +35,7 @@ pub fn listen(name: &str) -> io::Result<UnixListener> {
 /// Connects to the abstract `name`, and leaves `timeout` on the socket for reads and writes. `ConnectionRefused` when
 /// nobody listens; `WouldBlock` when the backlog stays full for `timeout`.
 pub fn connect(name: &str, timeout: Duration) -> io::Result<UnixStream> {
-    let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+    let socket = seqpacket()?;
     // The send timeout bounds the connect too (unix(7) is silent; socket(7) says so of SO_SNDTIMEO).
     socket.set_write_timeout(Some(timeout))?;
     socket.set_read_timeout(Some(timeout))?;
@@ -46,6 +47,10 @@ pub fn connect(name: &str, timeout: Duration) -> io::Result<UnixStream> {
 pub fn peer_credentials(socket: impl AsFd) -> io::Result<PeerCredentials> {
     let libc::ucred { pid, uid, gid } = option::peer_credentials(socket.as_fd())?;
     Ok(PeerCredentials { pid, uid, gid })
+}
+
+fn seqpacket() -> io::Result<Socket> {
+    off_stdio(Socket::new(Domain::UNIX, Type::SEQPACKET, None)?).map(Socket::from)
 }
 
 fn address(name: &str) -> io::Result<SockAddr> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use crate::off_stdio;
 use crate::sys::control::{Control, space};
 use crate::sys::unix_message;
 
@@ -58,6 +59,7 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedF
     if received.flags & libc::MSG_CTRUNC != 0 {
         return Err(ReceiveError::FdsLost);
     }
+    let fds = fds.into_iter().map(off_stdio).collect::<io::Result<_>>().map_err(|_| ReceiveError::FdsLost)?;
     Ok((received.len, fds))
 }
 

@@ -7,6 +7,7 @@ pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
 pub mod interfaces;
+mod off_stdio;
 mod port;
 pub mod process;
 pub mod receive_socket;
@@ -18,6 +19,7 @@ mod sys;
 mod udp;
 pub mod wait;
 
+pub use off_stdio::off_stdio;
 pub use port::{Port, PortCounters};
 pub use receive_socket::{ReceiveSocketError, Sharing, open_receive_socket, steer_by_qpn};
 pub use source_port::{FIRST_SOURCE_PORT, SOURCE_PORTS, source_port};

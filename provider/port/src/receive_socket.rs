@@ -8,6 +8,7 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, SOL_UDP};
 use socket2::{Domain, Socket, Type};
 
 use crate::holder::{Holder, who_holds};
+use crate::off_stdio;
 use crate::sys::option::{attach_program, int, jump, set_int, statement};
 
 /// Whether other sockets may be bound to the same port.
@@ -95,7 +96,8 @@ impl<T> Step<T> for io::Result<T> {
 }
 
 fn bound_socket(domain: Domain, port: u16, sharing: Sharing) -> Result<Socket, Failure> {
-    let socket = Socket::new(domain, Type::DGRAM, None).step("socket")?;
+    let socket = Socket::new(domain, Type::DGRAM, None).and_then(off_stdio).step("socket")?;
+    let socket = Socket::from(socket);
     socket.set_nonblocking(true).step("O_NONBLOCK")?;
     if sharing == Sharing::Group {
         set_int(&socket, SOL_SOCKET, libc::SO_REUSEPORT, 1).step("SO_REUSEPORT")?;

@@ -12,6 +12,8 @@ use std::sync::atomic::AtomicU64;
 
 use libc::c_void;
 
+use crate::off_stdio;
+
 /// A memfd of fixed size, mapped for reading and writing.
 #[derive(Debug)]
 pub struct SharedWords {
@@ -55,7 +57,8 @@ impl SharedWords {
             unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         check("memfd_create", number)?;
         // SAFETY: the call has just made this descriptor for us.
-        let file = unsafe { File::from_raw_fd(number) };
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        let file = File::from(off_stdio(file).map_err(|source| system("fcntl", source))?);
         file.set_len(byte_len(count)).map_err(|source| system("ftruncate", source))?;
         // SAFETY: no pointers are passed.
         let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) };

@@ -3,6 +3,7 @@
 //! All of the crate's unsafe code is here and in [`crate::shared`].
 
 pub(crate) mod control;
+pub(crate) mod descriptor;
 pub(crate) mod interface;
 pub(crate) mod name;
 pub(crate) mod option;

@@ -10,6 +10,7 @@
 
 use crate::error::Error;
 use crate::limits::MAX_WAITING_EVENTS;
+use ferroce_port::off_stdio;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
@@ -30,6 +31,9 @@ impl<const N: usize> RecordChannel<N> {
         let (read, write) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| Error::Os { doing: "making an event channel", source: errno.into() })?;
+        let (read, write) = off_stdio(read)
+            .and_then(|read| Ok((read, off_stdio(write)?)))
+            .map_err(|source| Error::Os { doing: "making an event channel", source })?;
         Ok(RecordChannel { read, write, waiting: Mutex::new(VecDeque::new()) })
     }
 

@@ -1,23 +1,72 @@
 /* What a process may do around the library: signals, forks, descriptors that are closed. */
 #include "case.h"
+#include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-/* A program that has blocked a signal waits for it; no thread of ours may take it away, nor die of it. */
-static void blocked_signals_wait_for_the_application(void)
+/* The signals that a thread of this process blocks, as a mask with bit n - 1 for signal n. */
+static unsigned long long blocked_signals(const char *tid)
+{
+	unsigned long long mask;
+	char path[64], line[256];
+	FILE *status;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", tid);
+	status = fopen(path, "r");
+	CHECK(status != NULL);
+	do
+		CHECK(fgets(line, sizeof(line), status) != NULL);
+	while (sscanf(line, "SigBlk: %llx", &mask) != 1);
+	fclose(status);
+	return mask;
+}
+
+/* Waits for an event, which only a thread of the library can bring, so that it has begun its work then. */
+static void wait_for_the_librarys_thread(struct pair *pair)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_cq *cq;
+	void *context;
+
+	post_receive(pair, 1, 1);
+	CHECK_EQ(ibv_req_notify_cq(pair->cq[1], 0), 0);
+	CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+	CHECK_EQ(ibv_get_cq_event(pair->channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+}
+
+/*
+ * A program blocks a signal in all its threads to read it from a descriptor. With a thread of ours that does not block
+ * it, the signal would end the process.
+ */
+static void signals_are_for_the_applications_threads(void)
 {
 	struct pair *pair = connected_pair(0);
-	siginfo_t info;
-	sigset_t set;
+	unsigned long long wanted = 1ull << (SIGTERM - 1) | 1ull << (SIGUSR1 - 1) | 1ull << (SIGCHLD - 1);
+	struct dirent *task;
+	int others = 0;
+	DIR *tasks;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	CHECK(!sigprocmask(SIG_BLOCK, &set, NULL));
-	CHECK(!kill(getpid(), SIGUSR1));
-	CHECK_EQ(sigwaitinfo(&set, &info), SIGUSR1);
-	CHECK_EQ(info.si_pid, getpid());
+	wait_for_the_librarys_thread(pair);
+	tasks = opendir("/proc/self/task");
+	CHECK(tasks != NULL);
+	while ((task = readdir(tasks))) {
+		int tid = atoi(task->d_name);
+
+		if (tid <= 0)
+			continue;
+		if (tid == getpid()) {
+			CHECK_EQ(blocked_signals(task->d_name), 0);
+			continue;
+		}
+		CHECK_EQ(blocked_signals(task->d_name) & wanted, wanted);
+		others++;
+	}
+	CHECK(others > 0);
+	closedir(tasks);
 	close_pair(pair);
 }
 
@@ -73,12 +122,56 @@ static void a_forked_child_lets_go_of_the_port(void)
 	close_pair(pair);
 }
 
+/* Refusals, which are logged. */
+static void refuse_some(struct pair *pair)
+{
+	struct ibv_send_wr wr = { .opcode = 99 }, *bad;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), EINVAL);
+}
+
+static void messages_that_cannot_be_written(void)
+{
+	struct pair *pair;
+	int full = open("/dev/full", O_WRONLY);
+
+	CHECK(full >= 0);
+	CHECK(!setenv("FERROCE_LOG", "trace,not=a=directive", 1));
+	CHECK_EQ(dup2(full, STDERR_FILENO), STDERR_FILENO);
+	pair = connected_pair(0);
+	refuse_some(pair);
+	close_pair(pair);
+}
+
+/*
+ * A daemon that has closed its standard streams and prints nevertheless would write into whatever got their numbers: the
+ * memory that the processes of the host share, or the connection to the keeper.
+ */
+static void closed_standard_streams(void)
+{
+	struct pair *pair;
+	int fd;
+
+	CHECK(!setenv("FERROCE_LOG", "trace", 1));
+	for (fd = 0; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	pair = connected_pair(0);
+	refuse_some(pair);
+	for (fd = 0; fd <= STDERR_FILENO; fd++)
+		CHECK(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
+	close_pair(pair);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
-		{ "blocked_signals_wait_for_the_application", blocked_signals_wait_for_the_application },
+		{ "signals_are_for_the_applications_threads", signals_are_for_the_applications_threads },
 		{ "signals_do_not_keep_a_device_from_opening", signals_do_not_keep_a_device_from_opening },
 		{ "a_forked_child_lets_go_of_the_port", a_forked_child_lets_go_of_the_port },
+		{ "messages_that_cannot_be_written", messages_that_cannot_be_written },
+		{ "closed_standard_streams", closed_standard_streams },
 		{ NULL, NULL },
 	};
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 use socket2::{Domain, Socket, Type};
 
+use crate::off_stdio;
 use crate::sys::option::{attach_program, set_int, statement};
 
 /// The sockets opened so far.
@@ -66,7 +67,7 @@ impl SendSockets {
 /// A socket whose IPv4 packets have identification 0: it forbids fragmentation and is not to be connected.
 pub(crate) fn unbound(family: Family) -> io::Result<Socket> {
     let domain = if family == Family::V4 { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, Type::DGRAM, None)?;
+    let socket = Socket::from(off_stdio(Socket::new(domain, Type::DGRAM, None)?)?);
     if family == Family::V4 {
         set_int(&socket, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
         set_int(&socket, IPPROTO_IP, libc::IP_TTL, DEFAULT_HOP_LIMIT.into())?;

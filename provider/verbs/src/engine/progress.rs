@@ -11,6 +11,7 @@ use super::round::Moved;
 use crate::error::Error;
 use ferroce_core::Nanos;
 use ferroce_keeper::Lease;
+use ferroce_port::off_stdio;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -49,7 +50,9 @@ impl Progress {
     pub(super) fn new() -> Result<Progress, Error> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags)
-            .map_err(|errno| Error::Os { doing: "making the engine's eventfd", source: errno.into() })?;
+            .map_err(Into::into)
+            .and_then(off_stdio)
+            .map_err(|source| Error::Os { doing: "making the engine's eventfd", source })?;
         Ok(Progress {
             wake,
             doing: AtomicU8::new(RUNNING),
