@@ -5,8 +5,10 @@ use super::queues::Posted;
 use super::{Inner, QpShared, State};
 use crate::cq::Delivered;
 use crate::events::AsyncEventKind;
-use ferroce_core::{AsyncEvent, Completion, CqId, Device, Event, Nanos, QpState, Transmit, WcStatus};
-use ferroce_port::Port;
+use ferroce_core::{
+    AsyncEvent, Completion, Counter, CqId, Device, Event, Nanos, QpState, Transmit, WcStatus,
+};
+use ferroce_port::{Port, PortCounters};
 use ferroce_wire::Qpn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -226,8 +228,9 @@ impl Inner {
     pub(super) fn show_counters(&self, state: &mut State, now: Nanos) {
         state.shown_at = now;
         let Some(record) = self.board.slot(self.slot) else { return };
-        for (cell, value) in record.counters().iter().zip(state.device.counters().values()) {
-            cell.store(*value, Ordering::Relaxed);
+        let port = state.port.counters();
+        for (cell, (counter, value)) in record.counters().iter().zip(state.device.counters().iter()) {
+            cell.store(value + counted_by_port(&port, counter), Ordering::Relaxed);
         }
     }
 
@@ -235,6 +238,15 @@ impl Inner {
     fn plan(&self, state: &State, moved: Moved, now: Nanos) {
         let deadline = state.device.poll_timeout().unwrap_or(Nanos::MAX);
         self.progress.wake_by(if moved.blocked { now } else { deadline });
+    }
+}
+
+/// What the port adds to a counter: packets that the transport does not know to be lost, or never saw.
+fn counted_by_port(port: &PortCounters, counter: Counter) -> u64 {
+    match counter {
+        Counter::SendErr => port.tx_refused + port.tx_no_room,
+        Counter::DropMalformed => port.rx_malformed,
+        _ => 0,
     }
 }
 
