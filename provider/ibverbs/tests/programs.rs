@@ -97,5 +97,6 @@ mod process {
         a_forked_child_lets_go_of_the_port,
         messages_that_cannot_be_written,
         closed_standard_streams,
+        no_descriptors_left_to_send_from,
     );
 }

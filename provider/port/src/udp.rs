@@ -35,6 +35,8 @@ pub struct UdpPort {
     sender: Sender,
     receiver: Receiver,
     counters: PortCounters,
+    /// The reserved packet, if no socket can be had for its path.
+    lost: Option<Vec<u8>>,
 }
 
 /// How a [`UdpPort`] works.
@@ -91,17 +93,26 @@ impl UdpPort {
             sender: Sender::new(options.destination_port, segmentation),
             receiver: Receiver::new(socket, options.gro, options.receive_messages)?,
             counters: PortCounters::default(),
+            lost: None,
         })
     }
 }
 
 impl TransmitSink for UdpPort {
     fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
-        let route = self.sender.route(path)?;
-        self.batch.reserve(route, self.sender.run_limit(route), len)
+        self.lost = None;
+        match self.sender.route(path) {
+            Some(route) => self.batch.reserve(route, self.sender.run_limit(route), len),
+            // Taken and lost: refused, it would wait for ever, and the transport never give up.
+            None => Some(self.lost.insert(vec![0; len])),
+        }
     }
 
     fn commit(&mut self) {
+        if self.lost.take().is_some() {
+            self.counters.tx_refused += 1;
+            return;
+        }
         let (route, index, packet) = self.batch.commit();
         self.sender.seal(route, index, packet);
     }

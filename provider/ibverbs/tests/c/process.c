@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -164,6 +165,58 @@ static void closed_standard_streams(void)
 	close_pair(pair);
 }
 
+static enum ibv_wc_status status_of_a_write(struct pair *pair)
+{
+	struct ibv_sge sge = { (uintptr_t)pair->memory[0], 8, pair->mr[0]->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+				  .wr.rdma = { .remote_addr = (uintptr_t)pair->memory[1],
+					       .rkey = pair->mr[1]->rkey } }, *bad;
+
+	wr.send_flags = IBV_SEND_SIGNALED;
+	CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+	return completion(pair->cq[0]).status;
+}
+
+/* Makes new QPs, whose numbers lead to another UDP source port, which takes another socket to send from. */
+static void renew_qps(struct pair *pair)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		struct ibv_qp_init_attr_ex attr = qp_attr_of(pair, i);
+
+		CHECK_EQ(ibv_destroy_qp(pair->qp[i]), 0);
+		pair->qp[i] = ibv_create_qp_ex(pair->context, &attr);
+		CHECK(pair->qp[i] != NULL);
+	}
+	connect_pair(pair);
+}
+
+/* With no socket to send from, the transport gives up; with one, all paths share it. */
+static void no_descriptors_left_to_send_from(void)
+{
+	struct pair *pair = connected_pair(0);
+	struct rlimit limit, none;
+	int i;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+	none = limit;
+	none.rlim_cur = 3;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK_EQ(status_of_a_write(pair), IBV_WC_RETRY_EXC_ERR);
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	renew_qps(pair);
+	CHECK_EQ(status_of_a_write(pair), IBV_WC_SUCCESS);
+
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	for (i = 0; i < 64; i++) {
+		renew_qps(pair);
+		CHECK_EQ(status_of_a_write(pair), IBV_WC_SUCCESS);
+	}
+	close_pair(pair);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -172,6 +225,7 @@ int main(int argc, char **argv)
 		{ "a_forked_child_lets_go_of_the_port", a_forked_child_lets_go_of_the_port },
 		{ "messages_that_cannot_be_written", messages_that_cannot_be_written },
 		{ "closed_standard_streams", closed_standard_streams },
+		{ "no_descriptors_left_to_send_from", no_descriptors_left_to_send_from },
 		{ NULL, NULL },
 	};
 

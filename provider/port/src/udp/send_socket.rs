@@ -37,8 +37,8 @@ pub(crate) enum Family {
 pub(super) struct SendSocketId(usize);
 
 impl SendSockets {
-    /// The socket for packets from port `wanted`, or from another port when that one is taken: no receiver checks it
-    /// (IBTA A17). Opens it unless it is there.
+    /// The socket for packets from port `wanted`, or from another port when that one is taken, or when no socket more can
+    /// be had: no receiver checks it (IBTA A17). Opens it unless it is there.
     pub(super) fn open(&mut self, family: Family, wanted: u16) -> io::Result<SendSocketId> {
         if let Some(index) = self.sockets.iter().position(|s| s.family == family && s.wanted == wanted) {
             return Ok(SendSocketId(index));
@@ -47,10 +47,13 @@ impl SendSockets {
         if let (true, Some(index)) = (self.sockets.len() >= MAX_SEND_SOCKETS, of_family) {
             return Ok(SendSocketId(index));
         }
-        let socket = unbound(family)?;
-        let port = bind_near(&socket, family, wanted)?;
-        self.sockets.push(SendSocket { family, wanted, port, socket });
-        Ok(SendSocketId(self.sockets.len() - 1))
+        match SendSocket::open(family, wanted) {
+            Ok(socket) => {
+                self.sockets.push(socket);
+                Ok(SendSocketId(self.sockets.len() - 1))
+            }
+            Err(error) => of_family.map(SendSocketId).ok_or(error),
+        }
     }
 
     /// The source port of what a socket sends.
@@ -61,6 +64,14 @@ impl SendSockets {
     /// The socket itself.
     pub(super) fn fd(&self, id: SendSocketId) -> BorrowedFd<'_> {
         self.sockets[id.0].socket.as_fd()
+    }
+}
+
+impl SendSocket {
+    fn open(family: Family, wanted: u16) -> io::Result<SendSocket> {
+        let socket = unbound(family)?;
+        let port = bind_near(&socket, family, wanted)?;
+        Ok(SendSocket { family, wanted, port, socket })
     }
 }
 

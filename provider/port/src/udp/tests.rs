@@ -295,3 +295,18 @@ fn more_paths_than_are_kept_still_work() {
         }
     }
 }
+
+#[test]
+fn packets_of_a_path_without_a_socket_are_lost_and_do_not_wait() {
+    let (_receiver, to) = receiving(UdpOptions::default());
+    let mut sender = sending(to, UdpOptions::default());
+    // Addresses of two families, which no socket has.
+    let nowhere = Path { dst: "::1".parse().unwrap(), ..path("127.0.0.1") };
+    for _ in 0..1000 {
+        push(&mut sender, &nowhere, 100, 1);
+    }
+    push(&mut sender, &path("127.0.0.1"), 100, 2);
+    sender.flush();
+    let counters = sender.counters();
+    assert_eq!((counters.tx_packets, counters.tx_refused), (1, 1000));
+}
