@@ -9,6 +9,7 @@
 //! in the middle of a READ if need be.
 
 mod ack_timeout;
+mod asking;
 mod flush;
 mod packets;
 mod responses;

@@ -60,6 +60,11 @@ impl Wqe {
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(self.wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
     }
+
+    /// Whether its success makes a completion.
+    pub(crate) fn is_signaled(&self, ctx: &Context<'_>) -> bool {
+        ctx.init.sq_sig_all || self.wr.flags.contains(SendFlags::SIGNALED)
+    }
 }
 
 /// The WQEs, oldest first.
@@ -83,7 +88,7 @@ impl SendQueue {
         if matches!(wqe.wr.op, SendOp::Send | SendOp::SendImm { .. } | SendOp::SendInv { .. }) {
             ctx.count(Counter::RdmaSends);
         }
-        if !ctx.init.sq_sig_all && !wqe.wr.flags.contains(SendFlags::SIGNALED) {
+        if !wqe.is_signaled(ctx) {
             self.silent += 1;
             return Some(wqe);
         }

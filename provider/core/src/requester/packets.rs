@@ -129,7 +129,7 @@ impl Requester {
             return Ok(Sent::Nothing);
         }
         let shape = Shape::of(wqe, self.next, ctx.mtu());
-        let ack_req = shape.ends || self.must_ask(ctx);
+        let ack_req = self.asks(ctx, wqe, shape.ends);
         let header = shape.header(ctx, ctx.attr.dest_qpn, wqe, self.next).ack_req(ack_req);
         let sent =
             ctx.send(sink, &header, shape.payload_len, |ctx, room| shape.fill(ctx, wqe, room, memory))?;
@@ -137,13 +137,6 @@ impl Requester {
             self.advance(ctx, &shape, ack_req, counts);
         }
         Ok(sent)
-    }
-
-    /// Whether a packet in the middle of a message must ask for an acknowledgement: several times in a
-    /// window, lest the sender wait with a full window for an answer that nobody owes it.
-    fn must_ask(&self, ctx: &Context<'_>) -> bool {
-        let interval = (self.window.size() / ASKS_PER_WINDOW).min(ctx.shared.profile.ack_req_interval).max(1);
-        self.since_ack_req + 1 >= interval || self.in_flight + 1 >= self.window.size()
     }
 
     /// The packet is on its way.
@@ -180,6 +173,3 @@ enum Begin {
 
 /// Half the circle, less one.
 const MAX_OUTSTANDING_PSNS: i64 = (Psn::MODULUS / 2 - 1) as i64;
-
-/// How often in a window an acknowledgement is asked for.
-const ASKS_PER_WINDOW: u32 = 4;

@@ -2,6 +2,7 @@
 //! an imagined peer ([`solo`]).
 
 mod arena;
+mod asking;
 mod end;
 mod pair;
 mod shot;

@@ -13,8 +13,9 @@ pub(super) const NAP_NS: Nanos = 500_000;
 const WATCH_AFTER_MISTAKE_NS: std::ops::RangeInclusive<Nanos> = 1_000_000..=100_000_000;
 /// How long it watches after a CQ was armed: the application is about to block.
 const WATCH_AFTER_ARM_NS: Nanos = 10_000_000;
-/// An application that polled so long ago, at most, is polling still.
-const STILL_POLLING_NS: Nanos = 20_000;
+/// An application that polled so long ago, at most, at the end of a nap is polling still: one that polls memory in between
+/// has been waiting for most of the nap.
+const STILL_POLLING_NS: Nanos = 200_000;
 /// An application that has not polled for so long leaves the network to the thread: it waits for an event, or is a
 /// passive peer.
 const PASSIVE_AFTER_NS: Nanos = 1_000_000;
@@ -63,6 +64,11 @@ pub(super) fn spins(now: Nanos, received_at: Nanos, assisted_at: Nanos) -> bool 
 }
 
 impl Habit {
+    /// Whether the last sleep was a nap.
+    pub(super) fn has_napped(&self) -> bool {
+        self.napped
+    }
+
     /// Whether to nap now.
     pub(super) fn naps(&mut self, now: Nanos, found: Found) -> bool {
         let polls = found.assists != self.assists_seen;

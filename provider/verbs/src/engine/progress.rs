@@ -40,6 +40,8 @@ pub(super) struct Progress {
     assists: AtomicU64,
     /// When the last of them was; 0 for never.
     assisted_at: AtomicU64,
+    /// Since when application threads that would run a round find the engine taken; 0 while they do not.
+    locked_out_at: AtomicU64,
     /// When a CQ was last armed.
     armed_at: AtomicU64,
     /// Whether packets are ready to be sent that an assisting thread left behind.
@@ -61,6 +63,7 @@ impl Progress {
             stop: AtomicBool::new(false),
             assists: AtomicU64::new(0),
             assisted_at: AtomicU64::new(0),
+            locked_out_at: AtomicU64::new(0),
             armed_at: AtomicU64::new(0),
             deferred: AtomicBool::new(false),
         })
@@ -92,6 +95,20 @@ impl Progress {
     pub(super) fn note_assist(&self, now: Nanos) {
         self.assists.fetch_add(1, Ordering::Relaxed);
         self.assisted_at.store(now, Ordering::Relaxed);
+        self.locked_out_at.store(0, Ordering::Relaxed);
+    }
+
+    /// An application thread would have run a round, but another thread has the engine. For how long that has been so.
+    pub(super) fn note_locked_out(&self, now: Nanos) -> Nanos {
+        self.assists.fetch_add(1, Ordering::Relaxed);
+        self.assisted_at.store(now, Ordering::Relaxed);
+        match self.locked_out_at.load(Ordering::Relaxed) {
+            0 => {
+                self.locked_out_at.store(now, Ordering::Relaxed);
+                0
+            }
+            since => now.saturating_sub(since),
+        }
     }
 
     /// An application armed a CQ.
@@ -158,11 +175,14 @@ impl Inner {
         let mut woken = Woken::default();
         let mut received_at = 0;
         while !self.progress.stop.load(Ordering::SeqCst) {
-            let polled = is_polling(self.now(), self.progress.assisted_at.load(Ordering::Relaxed));
+            let assisted_at = self.progress.assisted_at.load(Ordering::Relaxed);
+            let polled = habit.has_napped() && is_polling(self.now(), assisted_at);
             let moved = match self.state.try_lock() {
-                Some(mut state) => self.move_packets(&mut state, !polled),
+                Some(mut state) if !polled || self.progress.is_deferred() => {
+                    self.move_packets(&mut state, !polled)
+                }
                 // An application thread is at it, and answers for the deadlines too.
-                None => Moved::default(),
+                _ => Moved::default(),
             };
             self.answer_late_bells();
             let now = self.now();

@@ -65,9 +65,10 @@ impl Inner {
             return;
         }
         let Some(mut state) = self.state.try_lock() else {
-            // Another thread moves the packets; on a busy machine it may need this processor for it.
-            self.progress.note_assist(self.now());
-            std::thread::yield_now();
+            // Another thread moves the packets, and is done in a moment unless it waits for this processor.
+            if self.progress.note_locked_out(self.now()) > YIELD_AFTER_NS {
+                std::thread::yield_now();
+            }
             return;
         };
         if self.progress.take_deferred() {
@@ -86,7 +87,10 @@ impl Inner {
         self.progress.note_assist(now);
         moved.delivered += self.deliver(&mut state, now);
         let idle = self.note_activity(&mut state, moved, now);
-        self.plan(&state, moved, now);
+        // What could not be sent is tried again when the application polls again. A thread that naps looks after it
+        // soon enough, should it not.
+        let left_to_polling = moved.blocked && self.progress.may_defer();
+        self.plan(&state, Moved { blocked: moved.blocked && !left_to_polling, ..moved }, now);
         drop(state);
         self.answer_late_bells();
         if !found && idle > YIELD_AFTER_NS {
