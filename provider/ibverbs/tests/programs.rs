@@ -30,6 +30,7 @@ mod post {
         opcodes_that_do_not_exist,
         inline_lists,
         immediate_data_and_flush,
+        nothing_comes_from_before_a_reset,
     );
 }
 

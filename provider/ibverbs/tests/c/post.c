@@ -186,6 +186,43 @@ static void immediate_data_and_flush(void)
 	close_pair(pair);
 }
 
+/*
+ * A QP that is reset and connected again, with the numbers it had before, takes nothing from its earlier life: a card has
+ * handled by then what had arrived.
+ */
+static void nothing_comes_from_before_a_reset(void)
+{
+	struct pair *pair = connected_pair(0);
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	int i, round;
+
+	for (round = 0; round < 100; round++) {
+		struct ibv_sge sge = { (uintptr_t)pair->memory[0], 4, pair->mr[0]->lkey };
+		struct ibv_send_wr wr = send_wr(&sge, 1), *bad = NULL;
+		struct ibv_wc wc;
+
+		post_receive(pair, 1, 1);
+		memcpy(pair->memory[0], "old", 4);
+		CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+		for (i = 0; i < 2; i++)
+			CHECK_EQ(ibv_modify_qp(pair->qp[i], &reset, IBV_QP_STATE), 0);
+
+		connect_pair(pair);
+		post_receive(pair, 1, 2);
+		memcpy(pair->memory[0], "new", 4);
+		CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+		wc = completion(pair->cq[1]);
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.wr_id, 2);
+		CHECK(!memcmp(pair->memory[1], "new", 4));
+		CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
+		for (i = 0; i < 2; i++)
+			CHECK_EQ(ibv_modify_qp(pair->qp[i], &reset, IBV_QP_STATE), 0);
+		connect_pair(pair);
+	}
+	close_pair(pair);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -196,6 +233,7 @@ int main(int argc, char **argv)
 		{ "opcodes_that_do_not_exist", opcodes_that_do_not_exist },
 		{ "inline_lists", inline_lists },
 		{ "immediate_data_and_flush", immediate_data_and_flush },
+		{ "nothing_comes_from_before_a_reset", nothing_comes_from_before_a_reset },
 		{ NULL, NULL },
 	};
 

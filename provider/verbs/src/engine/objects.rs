@@ -78,8 +78,11 @@ impl Inner {
     /// Changes a QP's attributes and state.
     pub(crate) fn modify_qp(&self, qp: &Arc<QpShared>, attr: &QpAttr, mask: QpAttrMask) -> Result<(), Error> {
         self.with_state(|inner, state, now| {
-            // What was posted before the call belongs to the state before.
+            // What was posted and what had arrived before the call belongs to the state before.
             inner.answer_bells(&mut state.device, now);
+            if mask.contains(QpAttrMask::STATE) {
+                inner.receive_arrived(state);
+            }
             if mask.contains(QpAttrMask::STATE) && matches!(attr.qp_state, QpState::Reset | QpState::Err) {
                 inner.send_owed(state);
             }

@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 
 /// Batches transmitted in one round, at most, so that receiving gets its turn.
 const BATCHES_PER_ROUND: usize = 4;
-/// Rounds that still receive after a deadline has come, at most, before it counts: as many as empty a socket buffer
-/// that was full of small packets when this process got its processor back.
-const ROUNDS_BEFORE_TIMEOUT: u32 = 256;
+/// Rounds that empty a socket buffer full of small packets: so many still receive, at most, after a deadline has come
+/// and before it counts, since this process may just have got its processor back.
+const ROUNDS_TO_EMPTY: u32 = 256;
 /// How long polling finds nothing before each poll also yields the processor, in nanoseconds. Two processes
 /// that poll on one processor would otherwise wait for each other's time slices.
 const YIELD_AFTER_NS: Nanos = 30_000;
@@ -154,7 +154,7 @@ impl Inner {
         }
         if device.poll_timeout().is_none_or(|at| at > now) {
             state.rounds_overdue = 0;
-        } else if received == 0 || state.rounds_overdue >= ROUNDS_BEFORE_TIMEOUT {
+        } else if received == 0 || state.rounds_overdue >= ROUNDS_TO_EMPTY {
             device.handle_timeout(now);
             state.rounds_overdue = 0;
         } else {
@@ -162,6 +162,16 @@ impl Inner {
             state.rounds_overdue += 1;
         }
         Moved { received, delivered: self.deliver(state, now), blocked: false }
+    }
+
+    /// Handles the packets that have come. A card would have handled them when they came.
+    pub(super) fn receive_arrived(&self, state: &mut State) {
+        // Bounded: somebody may be sending all the time.
+        for _ in 0..ROUNDS_TO_EMPTY {
+            if self.receive(state).received == 0 {
+                return;
+            }
+        }
     }
 
     /// Hands over what was posted to the QPs that rang.
