@@ -85,6 +85,7 @@ mod queries {
         features_that_are_not_provided,
         null_pointers,
         forked_child,
+        every_cq_there_is,
     );
 }
 

@@ -217,9 +217,6 @@ impl Cq {
             return Err(Error::OutOfRange { what: "comp_vector", asked: u64::from(comp_vector), limit });
         }
         let channel = channel.map(|channel| Arc::clone(&channel.shared));
-        if let Some(channel) = &channel {
-            channel.cqs.fetch_add(1, Ordering::AcqRel);
-        }
         let shared = context.engine.add_cq(|id| CqShared {
             id,
             cookie,
@@ -231,7 +228,10 @@ impl Cq {
             overrun: AtomicBool::new(false),
             qps: AtomicUsize::new(0),
             context_events: Arc::clone(&context.events),
-        });
+        })?;
+        if let Some(channel) = &shared.channel {
+            channel.cqs.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(Cq { shared, context })
     }
 
@@ -253,17 +253,26 @@ impl Cq {
     /// Takes up to `max` completions, handing each to `sink`; how many there were. An empty CQ lets the engine
     /// run for one bounded round first, so polling is what moves the traffic.
     ///
-    /// Fails when the CQ was overrun (IBTA C11-39): completions are lost, and its QPs are in error.
-    pub fn poll_with(&self, max: usize, mut sink: impl FnMut(&Wc)) -> Result<usize, CqOverrun> {
-        if self.shared.is_empty() && !self.context.is_dead() {
+    ///
+    /// # Errors
+    /// The CQ was overrun (IBTA C11-39): completions are lost, and its QPs are in error. Or it is a forked parent's.
+    pub fn poll_with(&self, max: usize, mut sink: impl FnMut(&Wc)) -> Result<usize, PollError> {
+        if self.context.is_dead() {
+            return Err(PollError::Forked);
+        }
+        if self.shared.is_empty() {
             self.context.engine.assist(|| self.shared.is_empty());
         }
         let taken = if self.shared.is_empty() { 0 } else { self.shared.take(max, &mut sink) };
-        if taken == 0 && self.shared.overrun.load(Ordering::Relaxed) { Err(CqOverrun) } else { Ok(taken) }
+        let is_lost = taken == 0 && self.shared.overrun.load(Ordering::Relaxed);
+        if is_lost { Err(PollError::Overrun) } else { Ok(taken) }
     }
 
     /// Takes up to `max` completions.
-    pub fn poll(&self, max: usize) -> Result<Vec<Wc>, CqOverrun> {
+    ///
+    /// # Errors
+    /// Those of [`Cq::poll_with`].
+    pub fn poll(&self, max: usize) -> Result<Vec<Wc>, PollError> {
         let mut wcs = Vec::new();
         self.poll_with(max, |wc| wcs.push(*wc))?;
         Ok(wcs)
@@ -318,6 +327,7 @@ impl Cq {
     /// Makes it ready to be dropped, after all events taken from its channel have been acknowledged. Fails
     /// while a QP uses it (`ibv_destroy_cq(3)`: EBUSY).
     pub fn close(&self) -> Result<(), Error> {
+        self.context.check_alive()?;
         let users = self.shared.qps.load(Ordering::Acquire);
         if users > 0 {
             return Err(Error::InUse { what: "CQ", users });
@@ -343,7 +353,13 @@ impl Drop for Cq {
     }
 }
 
-/// The CQ was overrun: more completions came than it was made for.
+/// Why a CQ can't be polled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the CQ was overrun and is unusable: make it with more entries, or poll it more often")]
-pub struct CqOverrun;
+pub enum PollError {
+    /// More completions came than it was made for.
+    #[error("the CQ was overrun and is unusable: make it with more entries, or poll it more often")]
+    Overrun,
+    /// It was made before a `fork`. The parent's completions are the parent's, and it may hold the CQ's lock.
+    #[error("the device was opened before fork(2) and is dead in the child")]
+    Forked,
+}

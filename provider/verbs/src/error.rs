@@ -95,6 +95,12 @@ pub enum Error {
         /// What the device allows (`ibv_query_device(3)`).
         limit: u64,
     },
+    /// All CQs are in use.
+    #[error("all of the device's CQs are in use (at most {max}): destroy some first")]
+    TooManyCqs {
+        /// CQs there can be.
+        max: u32,
+    },
     /// A CQ can't shrink below what it holds.
     #[error("the CQ holds {held} completions, so it can't be resized to {asked}")]
     CqTooSmall {
@@ -158,7 +164,8 @@ impl Error {
         match self {
             Error::Keeper(_) | Error::Port(_) | Error::Forked | Error::InterfaceGone(_) => ErrorKind::Dead,
             Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
-            Error::Register(RegisterError::TooManyRegions { .. })
+            Error::TooManyCqs { .. }
+            | Error::Register(RegisterError::TooManyRegions { .. })
             | Error::CreateQp(CreateQpError::TooManyQps { .. }) => ErrorKind::NoRoom,
             Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
             Error::InUse { .. } => ErrorKind::Busy,

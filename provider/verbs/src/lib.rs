@@ -31,7 +31,7 @@ mod records;
 pub use attr::{DeviceAttr, PortAttr, PortState};
 pub use config::Config;
 pub use context::Context;
-pub use cq::{CompChannel, Cq, CqOverrun};
+pub use cq::{CompChannel, Cq, PollError};
 pub use device::{Device, devices};
 pub use error::{Error, ErrorKind, PostCause, PostError};
 pub use events::{AsyncEventKind, AsyncEventRecord};

@@ -331,17 +331,29 @@ static void null_pointers(void)
 static void forked_child(void)
 {
 	struct pair *pair = connected_pair(0);
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad_send;
+	struct ibv_cq *cq;
+	void *context;
 	int status = -1;
 	pid_t child;
 
 	CHECK_EQ(ibv_fork_init(), 0);
 	CHECK_EQ(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
+	/* A completion and an event that wait, and that the child must leave alone. */
+	CHECK_EQ(ibv_req_notify_cq(pair->cq[1], 0), 0);
+	post_receive(pair, 1, 1);
+	CHECK_EQ(ibv_post_send(pair->qp[0], &send, &bad_send), 0);
+	CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
 	child = fork();
 	CHECK(child >= 0);
 	if (!child) {
 		struct ibv_recv_wr wr = { 0 }, *bad = NULL;
+		struct ibv_wc wc;
 
 		CHECK_NULL(ibv_alloc_pd(pair->context), EIO);
+		CHECK(ibv_poll_cq(pair->cq[1], 1, &wc) < 0);
+		CHECK_EQ(ibv_destroy_qp(pair->qp[1]), EIO);
+		CHECK_EQ(ibv_destroy_cq(pair->cq[1]), EIO);
 		CHECK_EQ(ibv_post_recv(pair->qp[0], &wr, &bad), EIO);
 		CHECK(bad == &wr);
 		close_pair(connected_pair(0));
@@ -349,7 +361,31 @@ static void forked_child(void)
 	}
 	CHECK(waitpid(child, &status, 0) == child);
 	CHECK_EQ(status, 0);
+	CHECK_EQ(ibv_get_cq_event(pair->channel, &cq, &context), 0);
+	ibv_ack_cq_events(cq, 1);
+	CHECK_EQ(completion(pair->cq[1]).status, IBV_WC_SUCCESS);
 	close_pair(pair);
+}
+
+/* The device has as many CQs as it says. */
+static void every_cq_there_is(void)
+{
+	struct ibv_context *context = open_loopback();
+	struct ibv_device_attr attr;
+	struct ibv_cq **cqs;
+	int i, n;
+
+	CHECK_EQ(ibv_query_device(context, &attr), 0);
+	cqs = calloc(attr.max_cq, sizeof(*cqs));
+	for (n = 0; n < attr.max_cq; n++) {
+		cqs[n] = ibv_create_cq(context, 1, NULL, NULL, 0);
+		CHECK(cqs[n] != NULL);
+	}
+	CHECK_NULL(ibv_create_cq(context, 1, NULL, NULL, 0), ENOMEM);
+	for (i = 0; i < n; i++)
+		CHECK_EQ(ibv_destroy_cq(cqs[i]), 0);
+	free(cqs);
+	CHECK_EQ(ibv_close_device(context), 0);
 }
 
 int main(int argc, char **argv)
@@ -368,6 +404,7 @@ int main(int argc, char **argv)
 		{ "features_that_are_not_provided", features_that_are_not_provided },
 		{ "null_pointers", null_pointers },
 		{ "forked_child", forked_child },
+		{ "every_cq_there_is", every_cq_there_is },
 		{ NULL, NULL },
 	};
 

@@ -4,6 +4,7 @@ use super::{Inner, QpShared, State};
 use crate::cq::CqShared;
 use crate::error::Error;
 use crate::events::AsyncEvents;
+use crate::limits::MAX_CQ;
 use ferroce_core::{CqId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec};
 use ferroce_wire::Qpn;
 use std::collections::HashMap;
@@ -29,9 +30,12 @@ impl Objects {
 
 impl Inner {
     /// Adds a CQ, made by `make` under the name given.
-    pub(crate) fn add_cq(&self, make: impl FnOnce(CqId) -> CqShared) -> Arc<CqShared> {
+    pub(crate) fn add_cq(&self, make: impl FnOnce(CqId) -> CqShared) -> Result<Arc<CqShared>, Error> {
         let mut state = self.state.lock();
         let objects = &mut state.objects;
+        if objects.cqs.len() >= MAX_CQ as usize {
+            return Err(Error::TooManyCqs { max: MAX_CQ });
+        }
         // 2^32 names are not used up before one of 65,536 CQs is free again.
         while objects.cqs.contains_key(&CqId(objects.next_cq)) {
             objects.next_cq = objects.next_cq.wrapping_add(1);
@@ -40,7 +44,7 @@ impl Inner {
         objects.next_cq = objects.next_cq.wrapping_add(1);
         let cq = Arc::new(make(id));
         objects.cqs.insert(id, Arc::clone(&cq));
-        cq
+        Ok(cq)
     }
 
     /// Forgets a CQ that no QP uses.
