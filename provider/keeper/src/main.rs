@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -48,7 +49,8 @@ fn detach(arguments: &[String]) -> Result<(), String> {
     let _ = start_session();
     // Descriptors that the application forgot to mark must not stay open in the keeper.
     let _ = mark_all_close_on_exec();
-    let program = env::current_exe().map_err(|error| format!("cannot find my own program: {error}"))?;
+    let program =
+        own_program().ok_or("cannot find my own program: /proc is not mounted, and no path was given")?;
     Command::new(&program)
         .args(arguments.iter().filter(|argument| *argument != "--detach"))
         .stdin(Stdio::null())
@@ -56,6 +58,12 @@ fn detach(arguments: &[String]) -> Result<(), String> {
         .spawn()
         .map(|_| ())
         .map_err(|error| format!("cannot start {}: {error}", program.display()))
+}
+
+/// Where /proc is missing, as in many a chroot, it is the path that we were started by.
+fn own_program() -> Option<PathBuf> {
+    let given = || env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+    env::current_exe().ok().or_else(given)
 }
 
 fn serve(options: ServeOptions) -> Result<(), String> {

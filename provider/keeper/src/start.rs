@@ -8,7 +8,7 @@
 use std::env;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ const ENVIRONMENT: [&str; 2] = ["FERROCE_KEEPER_LOG", "RUST_LOG"];
 /// Starts a keeper and returns when somebody listens.
 pub(crate) fn start_keeper(options: &KeeperOptions) -> Result<(), KeeperError> {
     let program = find_program(options)?;
+    // It is started in another directory; a library found through a relative LD_LIBRARY_PATH has a relative neighbour.
+    let program = path::absolute(&program).unwrap_or(program);
     let mut command = Command::new(&program);
     command
         .arg("--detach")
@@ -147,6 +149,14 @@ mod tests {
     #[test]
     fn a_program_that_says_nothing_is_an_error() {
         let options = KeeperOptions { binary: Some(PathBuf::from("/bin/true")), ..KeeperOptions::default() };
+        let error = start_keeper(&options).unwrap_err().to_string();
+        assert!(error.contains("/bin/true gave up: it ended without a word"), "{error}");
+    }
+
+    #[test]
+    fn a_program_may_be_named_relative_to_the_working_directory() {
+        let up: PathBuf = env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        let options = KeeperOptions { binary: Some(up.join("bin/true")), ..KeeperOptions::default() };
         let error = start_keeper(&options).unwrap_err().to_string();
         assert!(error.contains("/bin/true gave up: it ended without a word"), "{error}");
     }
