@@ -7,6 +7,7 @@ pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
 pub mod interfaces;
+pub mod mappings;
 mod off_stdio;
 mod port;
 pub mod process;

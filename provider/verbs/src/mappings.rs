@@ -3,7 +3,10 @@
 //! A card pins the pages of a region when it is registered, and so finds out that they are not there, or may not be
 //! written. Nothing is pinned here, so that has to be looked up, or a peer's WRITE would end the process.
 
-use std::fs;
+use ferroce_port::mappings::{Mapping, mapping_from};
+use std::fs::File;
+use std::io::Read;
+use std::iter::successors;
 use std::ops::Range;
 
 /// Why memory cannot be registered.
@@ -18,21 +21,28 @@ pub(crate) enum Obstacle {
 /// Checks that `length` bytes at `addr` are mapped readable, and writable if `write`.
 pub(crate) fn check(addr: u64, length: u64, write: bool) -> Result<(), Obstacle> {
     let end = addr.checked_add(length).ok_or(Obstacle::NotReadable(addr))?;
-    match fs::read_to_string("/proc/self/maps") {
-        Ok(maps) => check_lines(maps.lines(), addr..end, write),
-        // No /proc here: what `FERROCE_CHECK_MEMORY` is for.
+    // No /proc here: what `FERROCE_CHECK_MEMORY` is for.
+    let Ok(mut maps) = File::open("/proc/self/maps") else { return Ok(()) };
+    if let Ok(first) = mapping_from(&maps, addr) {
+        let mappings = successors(first, |mapping| mapping_from(&maps, mapping.end).ok().flatten());
+        return check_mappings(mappings, addr..end, write);
+    }
+    // Before Linux 6.11 they have to be listed, which takes long in a process that has many.
+    let mut text = String::new();
+    match maps.read_to_string(&mut text) {
+        Ok(_) => check_mappings(text.lines().filter_map(parse), addr..end, write),
         Err(_) => Ok(()),
     }
 }
 
-/// The lines of `/proc/PID/maps` (proc_pid_maps(5)), ordered by address.
-fn check_lines<'a>(
-    lines: impl Iterator<Item = &'a str>,
+/// `mappings` are ordered by address.
+fn check_mappings(
+    mappings: impl Iterator<Item = Mapping>,
     wanted: Range<u64>,
     write: bool,
 ) -> Result<(), Obstacle> {
     let mut next = wanted.start;
-    for mapping in lines.filter_map(Mapping::parse) {
+    for mapping in mappings {
         if next >= wanted.end {
             break;
         }
@@ -50,25 +60,17 @@ fn check_lines<'a>(
     if next >= wanted.end { Ok(()) } else { Err(Obstacle::NotReadable(next)) }
 }
 
-struct Mapping {
-    start: u64,
-    end: u64,
-    readable: bool,
-    writable: bool,
-}
-
-impl Mapping {
-    fn parse(line: &str) -> Option<Mapping> {
-        let mut words = line.split(' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let rights = words.next()?.as_bytes();
-        Some(Mapping {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            readable: rights.first() == Some(&b'r'),
-            writable: rights.get(1) == Some(&b'w'),
-        })
-    }
+/// A line of `/proc/PID/maps` (proc_pid_maps(5)).
+fn parse(line: &str) -> Option<Mapping> {
+    let mut words = line.split(' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next()?.as_bytes();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        readable: rights.first() == Some(&b'r'),
+        writable: rights.get(1) == Some(&b'w'),
+    })
 }
 
 #[cfg(test)]
@@ -85,7 +87,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 ";
 
     fn look(wanted: Range<u64>, write: bool) -> Result<(), Obstacle> {
-        check_lines(MAPS.lines(), wanted, write)
+        check_mappings(MAPS.lines().filter_map(parse), wanted, write)
     }
 
     #[test]
