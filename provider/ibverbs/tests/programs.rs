@@ -98,6 +98,7 @@ mod process {
         signals_do_not_keep_a_device_from_opening,
         a_forked_child_lets_go_of_the_port,
         messages_that_cannot_be_written,
+        a_child_forked_in_the_middle_of_a_message,
         closed_standard_streams,
         no_descriptors_left_to_send_from,
     );

@@ -302,6 +302,7 @@ impl Cq {
 
     /// Changes how many completions it holds at most; those waiting stay, in order (`ibv_resize_cq(3)`).
     pub fn resize(&self, cqe: u32) -> Result<(), Error> {
+        self.context.check_alive()?;
         if cqe == 0 || cqe > MAX_CQE {
             return Err(Error::OutOfRange { what: "cqe", asked: u64::from(cqe), limit: u64::from(MAX_CQE) });
         }

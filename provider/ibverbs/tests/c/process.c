@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -146,6 +148,67 @@ static void messages_that_cannot_be_written(void)
 	close_pair(pair);
 }
 
+static pid_t writer;
+
+static void *refuse_for_ever(void *pair)
+{
+	__atomic_store_n(&writer, gettid(), __ATOMIC_SEQ_CST);
+	for (;;)
+		refuse_some(pair);
+	return NULL;
+}
+
+/* Whether a thread is in write(2) on stderr; always, on a kernel that does not show it. */
+static bool is_writing_to_stderr(pid_t thread)
+{
+	char path[64], line[64] = "";
+	FILE *call;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", thread);
+	call = fopen(path, "r");
+	if (!call)
+		return true;
+	if (!fgets(line, sizeof(line), call))
+		line[0] = 0;
+	fclose(call);
+	return !strncmp(line, "1 0x2 ", 6);
+}
+
+/* A child forked while another thread writes a message can write its own. */
+static void a_child_forked_in_the_middle_of_a_message(void)
+{
+	struct pair *pair;
+	pthread_t thread;
+	int pipe_fds[2], status = -1;
+	pid_t child, tid;
+
+	CHECK(!pipe(pipe_fds));
+	CHECK(!setenv("FERROCE_LOG", "info", 1));
+	CHECK_EQ(dup2(pipe_fds[1], STDERR_FILENO), STDERR_FILENO);
+	pair = connected_pair(0);
+	/* Nobody reads, so a message does not end. */
+	CHECK(!pthread_create(&thread, NULL, refuse_for_ever, pair));
+	for (;;) {
+		struct pollfd full = { pipe_fds[1], POLLOUT, 0 };
+
+		CHECK(poll(&full, 1, 0) >= 0);
+		tid = __atomic_load_n(&writer, __ATOMIC_SEQ_CST);
+		if (tid && !full.revents && is_writing_to_stderr(tid))
+			break;
+	}
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		alarm(20);
+		dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+		/* Refused, with a message. */
+		_exit(!ibv_alloc_pd(pair->context) && errno == EIO ? 0 : 1);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	/* What does not hold can't be said on stderr here. */
+	exit(status ? 1 : 0);
+}
+
 /*
  * A daemon that has closed its standard streams and prints nevertheless would write into whatever got their numbers: the
  * memory that the processes of the host share, or the connection to the keeper.
@@ -224,6 +287,7 @@ int main(int argc, char **argv)
 		{ "signals_do_not_keep_a_device_from_opening", signals_do_not_keep_a_device_from_opening },
 		{ "a_forked_child_lets_go_of_the_port", a_forked_child_lets_go_of_the_port },
 		{ "messages_that_cannot_be_written", messages_that_cannot_be_written },
+		{ "a_child_forked_in_the_middle_of_a_message", a_child_forked_in_the_middle_of_a_message },
 		{ "closed_standard_streams", closed_standard_streams },
 		{ "no_descriptors_left_to_send_from", no_descriptors_left_to_send_from },
 		{ NULL, NULL },
