@@ -2,9 +2,9 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Permission to run a pair of programs, given back when dropped.
+/// Permission to run programs, given back when dropped.
 pub struct Turn {
-    _private: (),
+    share: usize,
 }
 
 /// Pairs at once: each is two processes that poll, and a small machine has two cores.
@@ -14,20 +14,29 @@ static RUNNING: Mutex<usize> = Mutex::new(0);
 static CHANGED: Condvar = Condvar::new();
 
 impl Turn {
-    /// Waits until fewer than two others run in this process. Test programs run one after the other anyway.
+    /// Waits until at most one other pair runs in this process. Test programs run one after the other anyway.
     pub fn wait() -> Turn {
+        Turn::take(1)
+    }
+
+    /// Waits until nothing else runs in this process, for a test that fills the machine by itself.
+    pub fn alone() -> Turn {
+        Turn::take(AT_ONCE)
+    }
+
+    fn take(share: usize) -> Turn {
         let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut running = CHANGED
-            .wait_while(running, |running| *running >= AT_ONCE)
+            .wait_while(running, |running| *running + share > AT_ONCE)
             .unwrap_or_else(PoisonError::into_inner);
-        *running += 1;
-        Turn { _private: () }
+        *running += share;
+        Turn { share }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        CHANGED.notify_one();
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= self.share;
+        CHANGED.notify_all();
     }
 }

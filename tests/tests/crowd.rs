@@ -9,6 +9,7 @@ use std::thread;
 use ferroce_tests::pair::{Pair, Running};
 use ferroce_tests::perftest::rows;
 use ferroce_tests::sandbox::Sandbox;
+use ferroce_tests::turn::Turn;
 use ferroce_tests::{PATIENCE, announce, listening, matrix, stat, trials};
 
 fn main() -> ExitCode {
@@ -33,6 +34,7 @@ const CROWD: [(&str, &str, bool); 8] = [
 const KILLED: usize = 4;
 
 fn eight_pairs_share_one_address() {
+    let _turn = Turn::alone();
     let sandbox = Sandbox::new();
     for pair in busy_crowd(&sandbox).into_iter().map(Running::finish) {
         pair.assert_success();
@@ -45,6 +47,7 @@ fn eight_pairs_share_one_address() {
 fn killed_processes_take_only_their_peers_with_them() {
     let seed =
         std::env::var("FERROCE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_260_101);
+    let _turn = Turn::alone();
     let victims = choose(seed);
     announce(format_args!("FERROCE_TEST_SEED={seed}: {victims:?}"));
     let sandbox = Sandbox::new();
@@ -65,6 +68,7 @@ fn killed_processes_take_only_their_peers_with_them() {
 }
 
 fn a_killed_responder_is_found_out_by_its_requester() {
+    let _turn = Turn::alone();
     for (tool, options) in [("ib_write_bw", "-x 1"), ("ib_read_bw", "-x 0"), ("ib_atomic_bw", "-x 1")] {
         let sandbox = Sandbox::new();
         let mut pair = Pair::new(tool, &format!("{options} -D 60 -f 1")).start(&sandbox);
