@@ -169,12 +169,11 @@ fn check(tool: Tool, iterations: u64, expected: &Expected, finished: &Finished) 
     }
 }
 
-/// Not every column is above 0: a peak is not measured over a duration, and on a busy machine the bandwidth of small
-/// messages, or the rate of large ones, rounds to nothing.
+/// Not every column is a number above 0: a peak is not measured over a duration, on a busy machine the bandwidth of small
+/// messages, or the rate of large ones, rounds to nothing, and perftest takes the root of a small negative variance.
 fn is_measured(tool: Tool, row: &Row) -> bool {
     let columns = if tool.kind == Kind::Bandwidth { 3 } else { 2 };
-    let finite = row.values.iter().all(|value| value.is_finite() && *value >= 0.0);
-    finite && row.values.len() >= columns && row.values.iter().any(|value| *value > 0.0)
+    row.values.len() >= columns && row.values.iter().any(|value| *value > 0.0)
 }
 
 fn name(tool: Tool, version: &str, options: &str) -> String {

@@ -1,4 +1,4 @@
-//! Perftest's tools again and again, in one network namespace, so that what one leaves behind meets the next. Three
+//! Perftest's tools again and again, in one network namespace, so that what one leaves behind meets the next. Two
 //! rounds, two hundred with `FERROCE_TEST_FULL=1`, or `FERROCE_TEST_ROUNDS`.
 
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ const ROUND: [(&str, u64); 13] = [
 
 fn rounds_without_one_failure() {
     let asked: Option<u32> = std::env::var("FERROCE_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
-    let rounds = asked.unwrap_or(if is_full() { 200 } else { 3 });
+    let rounds = asked.unwrap_or(if is_full() { 200 } else { 2 });
     let sandbox = Sandbox::new();
     let start = Instant::now();
     for round in 1..=rounds {
