@@ -116,6 +116,14 @@ impl Frame {
         Frame { bytes: bytes.into(), priority: priority(envelope.traffic_class) }
     }
 
+    /// A frame around an IP datagram, whatever is in it; it waits in the queue of priority 0.
+    pub(crate) fn of_datagram(destination: Mac, source: Mac, is_ipv4: bool, datagram: &[u8]) -> Frame {
+        let ethertype = if is_ipv4 { EthernetHeader::IPV4 } else { EthernetHeader::IPV6 };
+        let mut bytes = EthernetHeader::new(destination, source, ethertype).as_bytes().to_vec();
+        bytes.extend_from_slice(datagram);
+        Frame { bytes: bytes.into(), priority: 0 }
+    }
+
     /// A frame that carries no RoCE packet, sent before all others.
     pub(crate) fn control(bytes: Vec<u8>) -> Frame {
         Frame { bytes: bytes.into(), priority: PRIORITIES as u8 - 1 }

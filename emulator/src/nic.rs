@@ -212,7 +212,15 @@ impl Host {
         let head = Envelope::len(path.src, path.dst);
         let mut bytes = vec![0; head + payload.len()];
         bytes[head..].copy_from_slice(payload);
-        let frame = Frame::finish(&envelope, bytes, seal);
+        self.push(Frame::finish(&envelope, bytes, seal))
+    }
+
+    /// Sends an IP datagram as it is. Whether it found room.
+    pub(crate) fn send_ip_datagram(&mut self, dst: IpAddr, datagram: &[u8], destination: Mac) -> bool {
+        self.push(Frame::of_datagram(destination, self.mac, dst.is_ipv4(), datagram))
+    }
+
+    fn push(&mut self, frame: Frame) -> bool {
         let has_room = self.egress.has_room(frame.priority(), frame.wire_len());
         if has_room {
             self.egress.push(frame, None, &mut self.chance);

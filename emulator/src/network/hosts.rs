@@ -202,6 +202,18 @@ impl VirtualNetwork {
         sent
     }
 
+    /// Sends an IP datagram from a host as it is, to the host that has the address `dst`: with it tests make headers that
+    /// no card would. Whether the address is known and the port had room.
+    pub fn send_ip_datagram(&mut self, host: HostId, dst: IpAddr, datagram: &[u8]) -> bool {
+        let Some(mac) = resolve(&self.neighbours, dst) else {
+            self.hosts[host.0].stats.unresolved += 1;
+            return false;
+        };
+        let sent = self.hosts[host.0].send_ip_datagram(dst, datagram, mac);
+        self.drive(host.0);
+        sent
+    }
+
     /// The next UDP payload that came to a bare host.
     pub fn poll_datagram(&mut self, host: HostId) -> Option<Datagram> {
         match &mut self.hosts[host.0].behind {
