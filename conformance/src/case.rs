@@ -10,7 +10,7 @@ pub struct Case {
     /// Its name: words between slashes, from the general to the particular.
     pub name: String,
     /// The rules it is about, by their names in `rules.toml`.
-    pub rules: &'static [&'static str],
+    pub rules: Vec<String>,
     /// What it needs of the backend.
     pub needs: Vec<Need>,
     /// The fabric it runs on.
@@ -29,11 +29,12 @@ impl Case {
     /// A case between two endpoints that needs nothing.
     pub fn new(
         name: impl Into<String>,
-        rules: &'static [&'static str],
+        rules: &[&str],
         body: impl Fn(&mut Lab) -> Outcome + Send + Sync + 'static,
     ) -> Case {
         let name = name.into();
         let fabric = FabricSpec { seed: seed_of(&name), ..FabricSpec::default() };
+        let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
         Case { name, rules, needs: Vec::new(), fabric, body: Box::new(body) }
     }
 

@@ -7,6 +7,7 @@ mod operations;
 mod states;
 mod status;
 mod transfer;
+mod wire;
 
 use crate::case::Case;
 use crate::pattern::is_meant;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Case> {
     flush::add(&mut cases);
     states::add(&mut cases);
     attributes::add(&mut cases);
+    wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));
     cases
@@ -48,7 +50,9 @@ mod tests {
     fn names_are_unique() {
         let cases = all();
         let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-        assert_eq!(names.len(), cases.len());
+        let twice =
+            cases.iter().find(|case| cases.iter().filter(|other| other.name == case.name).count() > 1);
+        assert_eq!(names.len(), cases.len(), "{:?}", twice.map(|case| &case.name));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod pattern;
 pub mod report;
 pub mod rules;
 mod runner;
+pub mod script;
 pub mod states;
 pub mod verbs;
 

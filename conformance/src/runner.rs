@@ -24,7 +24,7 @@ pub struct CaseResult {
     /// The case's name.
     pub name: String,
     /// The rules it is about.
-    pub rules: &'static [&'static str],
+    pub rules: Vec<String>,
     /// What came of it.
     pub verdict: Verdict,
     /// How long it took.
@@ -92,7 +92,7 @@ pub fn run_case(
             judge(outcome.map_err(|failure| failure.text().to_owned()), expected)
         }
     };
-    Ok(CaseResult { name: case.name.clone(), rules: case.rules, verdict, duration: start.elapsed() })
+    Ok(CaseResult { name: case.name.clone(), rules: case.rules.clone(), verdict, duration: start.elapsed() })
 }
 
 fn judge(outcome: Result<(), String>, expected: Expected<'_>) -> Verdict {

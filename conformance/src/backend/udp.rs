@@ -48,7 +48,7 @@ struct UdpFabric {
 
 const NAME: &str = "udp";
 /// How long a case may wait for one thing. It bounds a hang, and says nothing about speed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl UdpFabric {
     /// Lets the engine run until `done` says so; `false` when patience is over.

@@ -17,7 +17,7 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct JsonCase<'a> {
     name: &'a str,
-    rules: &'a [&'a str],
+    rules: &'a [String],
     verdict: &'static str,
     /// Why it failed, or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,8 +63,12 @@ mod tests {
     #[test]
     fn a_program_finds_verdicts_and_reasons() {
         let verdict = Verdict::Failed("a \"word\"".into());
-        let result =
-            CaseResult { name: "a/b".into(), rules: &["IBTA C9-105"], verdict, duration: Duration::ZERO };
+        let result = CaseResult {
+            name: "a/b".into(),
+            rules: vec!["IBTA C9-105".into()],
+            verdict,
+            duration: Duration::ZERO,
+        };
         let report = Report { backend: "sim".into(), results: vec![result], duration: Duration::ZERO };
         let mut out = Vec::new();
         json(&report, &mut out).unwrap();

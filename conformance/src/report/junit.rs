@@ -73,7 +73,7 @@ mod tests {
     fn what_failed_is_escaped() {
         let result = |name: &str, verdict| CaseResult {
             name: name.into(),
-            rules: &[],
+            rules: Vec::new(),
             verdict,
             duration: Duration::from_millis(1500),
         };

@@ -101,7 +101,7 @@ mod tests {
             ("a/c/1", Verdict::Failed("got 1, expected 2".into())),
         ] {
             let duration = Duration::ZERO;
-            report.add(&CaseResult { name: name.into(), rules: &[], verdict, duration }).unwrap();
+            report.add(&CaseResult { name: name.into(), rules: Vec::new(), verdict, duration }).unwrap();
         }
         report.finish().unwrap();
         let text = String::from_utf8(out).unwrap();

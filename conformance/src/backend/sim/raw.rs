@@ -6,7 +6,9 @@ use ferroce_core::{Ipv4Id, PacketMeta, Path};
 use ferroce_emulator::{Datagram, Fabric as Network, HostId};
 use ferroce_wire::frame::Network as Headers;
 use ferroce_wire::icrc::{self, IpContext};
+use ferroce_wire::{Ipv4Header, UdpHeader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use zerocopy::IntoBytes;
 
 /// Sends `packet` from the bare host `raw` to `target`.
 pub(super) fn send(
@@ -15,9 +17,6 @@ pub(super) fn send(
     target: HostId,
     packet: &RawPacket,
 ) -> Result<(), Unable> {
-    if packet.envelope != Envelope::True {
-        return Err(Unable(Need::RawHeaders));
-    }
     let ipv6 = packet.version == IpVersion::V6;
     let src = match packet.from {
         RawSource::Peer => network.address(raw, ipv6),
@@ -34,8 +33,54 @@ pub(super) fn send(
         source_port: packet.source_port.unwrap_or(SOURCE_PORT),
         receiver: None,
     };
-    network.network.send_datagram(raw, &path, &packet.payload, packet.seal);
+    if packet.envelope == Envelope::True {
+        network.network.send_datagram(raw, &path, &packet.payload, packet.seal);
+        return Ok(());
+    }
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (path.src, path.dst) else {
+        return Err(Unable(Need::RawHeaders));
+    };
+    let datagram = false_datagram(src, dst, path.source_port, packet);
+    network.network.send_ip_datagram(raw, path.dst, &datagram);
     Ok(())
+}
+
+/// An IPv4 datagram whose headers are not as they should be. Its ICRC is the one that the packet would have behind true
+/// headers, so that it is not the ICRC for which it is dropped.
+fn false_datagram(src: Ipv4Addr, dst: Ipv4Addr, source_port: u16, packet: &RawPacket) -> Vec<u8> {
+    let mut payload = packet.payload.clone();
+    if packet.seal {
+        icrc::seal(&IpContext::V4 { src: src.octets(), dst: dst.octets(), id: 0, source_port }, &mut payload);
+    }
+    let mut udp = UdpHeader::new(source_port, payload.len() as u16).as_bytes().to_vec();
+    let datagram_len = (udp.len() + payload.len()) as u16;
+    let mut ip =
+        Ipv4Header::new(src.octets(), dst.octets(), datagram_len).with_checksum().as_bytes().to_vec();
+    match packet.envelope {
+        Envelope::True => {}
+        Envelope::IpOptions => {
+            // Four no-operations.
+            ip.extend([1; 4]);
+            ip[0] = 0x46;
+            ip[2..4].copy_from_slice(&(datagram_len + 24).to_be_bytes());
+            ip[10..12].fill(0);
+            let checksum = ip_checksum(&ip);
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        Envelope::UdpLength(by) => {
+            let len = datagram_len.wrapping_add_signed(by);
+            udp[4..6].copy_from_slice(&len.to_be_bytes());
+        }
+    }
+    [ip, udp, payload].concat()
+}
+
+/// RFC 1071.
+fn ip_checksum(header: &[u8]) -> u16 {
+    let words = header.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !(folded as u16).wrapping_add((folded >> 16) as u16)
 }
 
 /// The next packet that came to the bare host.
