@@ -375,7 +375,7 @@ const ALL_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_ATOMIC);
 
 /// The steps from RESET to RTS, and the attributes that each needs.
-const TRANSITIONS: [(QpState, QpAttrMask); 3] = [
+pub(crate) const TRANSITIONS: [(QpState, QpAttrMask); 3] = [
     (QpState::Init, QpAttrMask::PKEY_INDEX.union(QpAttrMask::PORT).union(QpAttrMask::ACCESS_FLAGS)),
     (
         QpState::Rtr,

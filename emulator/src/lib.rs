@@ -42,13 +42,14 @@ mod pcapng;
 mod pfc;
 pub mod rules;
 mod switch;
+pub mod vopr;
 
 pub use chance::{Chance, PPM};
 pub use egress::{EcnMarking, EgressStats};
 pub use fabric::{Buffer, Connection, Fabric, FabricConfig, QpRef};
 pub use frame::{Frame, Mac, PRIORITIES, priority};
 pub use link::{LinkConfig, LinkStats};
-pub use memory::HostMemory;
+pub use memory::{Access, AccessKind, HostMemory};
 pub use network::{ConnectError, HostId, LinkId, Node, SwitchId, VirtualNetwork};
 pub use nic::{Datagram, HostConfig, HostStats, NicConfig, ReceiveConfig, VirtualNic};
 pub use pfc::Pfc;

@@ -11,6 +11,30 @@ pub struct HostMemory {
     /// Bytes by the address of the first.
     buffers: RefCell<BTreeMap<u64, Vec<u8>>>,
     next: u64,
+    /// What the device did to it, if somebody wants to know.
+    accesses: Option<RefCell<Vec<Access>>>,
+}
+
+/// An access of a device to the memory of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// What it did.
+    pub kind: AccessKind,
+    /// First address.
+    pub addr: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// What a device does to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccessKind {
+    /// It reads.
+    Read,
+    /// It writes.
+    Write,
+    /// It changes a word atomically.
+    Atomic,
 }
 
 impl HostMemory {
@@ -19,7 +43,7 @@ impl HostMemory {
 
     /// Memory without buffers.
     pub fn new() -> HostMemory {
-        HostMemory { buffers: RefCell::default(), next: Self::BASE }
+        HostMemory { buffers: RefCell::default(), next: Self::BASE, accesses: None }
     }
 
     /// Allocates `len` zero bytes; their address, a multiple of 4096.
@@ -52,6 +76,26 @@ impl HostMemory {
         self.with(addr, bytes.len(), |place| place.copy_from_slice(bytes))
     }
 
+    /// Keeps a record of every access of the device from now on.
+    pub fn record_accesses(&mut self) {
+        self.accesses.get_or_insert_default();
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.accesses.is_some()
+    }
+
+    /// The accesses since the last call, in their order; the failed ones too.
+    pub fn take_accesses(&self) -> Vec<Access> {
+        self.accesses.as_ref().map(RefCell::take).unwrap_or_default()
+    }
+
+    fn record(&self, kind: AccessKind, addr: u64, len: usize) {
+        if let Some(accesses) = &self.accesses {
+            accesses.borrow_mut().push(Access { kind, addr, len });
+        }
+    }
+
     fn with<T>(&self, addr: u64, len: usize, access: impl FnOnce(&mut [u8]) -> T) -> Result<T, BadAddress> {
         let mut buffers = self.buffers.borrow_mut();
         let (start, bytes) = buffers.range_mut(..=addr).next_back().ok_or(BadAddress { addr })?;
@@ -61,6 +105,7 @@ impl HostMemory {
     }
 
     fn word(&self, addr: u64, change: impl FnOnce(u64) -> u64) -> Result<u64, BadAddress> {
+        self.record(AccessKind::Atomic, addr, size_of::<u64>());
         self.with(addr, size_of::<u64>(), |bytes| {
             let mut word = [0; size_of::<u64>()];
             word.copy_from_slice(bytes);
@@ -79,10 +124,12 @@ impl Default for HostMemory {
 
 impl Memory for HostMemory {
     fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), BadAddress> {
+        self.record(AccessKind::Read, addr, dst.len());
         self.with(addr, dst.len(), |bytes| dst.copy_from_slice(bytes))
     }
 
     fn write(&self, addr: u64, src: &[u8]) -> Result<(), BadAddress> {
+        self.record(AccessKind::Write, addr, src.len());
         self.put(addr, src)
     }
 
@@ -115,6 +162,29 @@ mod tests {
         assert!(memory.free(a) && !memory.free(a));
         assert_eq!(memory.get(a, 1), Err(BadAddress { addr: a }));
         assert!(memory.alloc(1) > b, "an address is not used again");
+    }
+
+    #[test]
+    fn accesses_of_the_device_are_recorded_and_those_of_the_host_are_not() {
+        let mut memory = HostMemory::new();
+        let a = memory.alloc(16);
+        assert_eq!(memory.write(a, &[1]), Ok(()));
+        memory.record_accesses();
+        assert_eq!(memory.put(a, &[1]), Ok(()));
+        assert_eq!(memory.write(a + 1, &[1, 2]), Ok(()));
+        assert_eq!(memory.read(a, &mut [0; 3]), Ok(()));
+        assert_eq!(memory.fetch_add(a + 8, 1), Ok(0));
+        assert!(memory.write(0, &[1]).is_err());
+        let seen: Vec<_> =
+            memory.take_accesses().iter().map(|access| (access.kind, access.addr, access.len)).collect();
+        let expected = [
+            (AccessKind::Write, a + 1, 2),
+            (AccessKind::Read, a, 3),
+            (AccessKind::Atomic, a + 8, 8),
+            (AccessKind::Write, 0, 1),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(memory.take_accesses(), []);
     }
 
     #[test]

@@ -235,7 +235,11 @@ impl Host {
     pub(crate) fn restart(&mut self) {
         let seed = self.chance.bits();
         if let Behind::Nic(nic) = &mut self.behind {
+            let is_recording = nic.memory.is_recording();
             **nic = VirtualNic::new(&self.config, seed);
+            if is_recording {
+                nic.memory.record_accesses();
+            }
         }
         self.egress.clear();
     }

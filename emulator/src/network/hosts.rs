@@ -57,6 +57,11 @@ impl VirtualNetwork {
         }
     }
 
+    /// Keeps a record of what the host's device does to its memory; see [`HostMemory::take_accesses`].
+    pub fn record_accesses(&mut self, host: HostId) {
+        self.hosts[host.0].nic_mut().memory.record_accesses();
+    }
+
     /// Registers memory; see [`Device::register`].
     ///
     /// # Errors

@@ -282,8 +282,9 @@ impl Device {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        // A deadline set here lies after `now`, unless its time is 0; each QP has one, so this ends.
-        let mut left = self.qps.len();
+        // A deadline set here lies after `now`, unless its time is 0; each QP has one, so this ends. Asking once more
+        // than there are QPs takes out what destroyed ones left, or `poll_timeout` would name it for ever.
+        let mut left = self.qps.len() + 1;
         while left > 0 {
             let Some(index) = self.shared.deadlines.pop_due(now) else { break };
             self.with_index(index, |qp, shared| qp.handle_deadline(now, shared));

@@ -163,3 +163,16 @@ fn a_path_that_changes_in_sqd_is_used_from_then_on() {
     let expected = ack(0, 1).bytes(solo.end.address, other, PEER_QPN);
     assert_eq!(sent, [expected]);
 }
+
+/// Found by the fuzzer: the owner was told to call at once, again and again.
+#[test]
+fn the_last_qp_takes_its_deadline_along() {
+    let (mut end, _) = many(1);
+    let sge = end.sge(0, 10);
+    end.post_send(0, wr(1, SendOp::Send, &[sge]));
+    end.transmit(0);
+    let deadline = end.device.poll_timeout().expect("that of the acknowledgement");
+    end.device.destroy_qp(end.qpn).expect("the QP");
+    end.device.handle_timeout(deadline);
+    assert_eq!(end.device.poll_timeout(), None);
+}

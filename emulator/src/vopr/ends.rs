@@ -1,0 +1,166 @@
+//! The queues of both ends of a connection, as they should be.
+
+use super::Fault;
+use super::ledger::Place;
+use super::plan::{self, Connect, Op, Service};
+use ferroce_core::{CqId, PdId, QpState};
+use ferroce_wire::Qpn;
+use std::collections::VecDeque;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) plan: Connect,
+    /// First PSNs, which change when it is made anew.
+    pub(super) psns: [u32; 2],
+    /// Something was posted that a responder must refuse: an end may go to ERR by itself.
+    pub(super) is_tainted: bool,
+    /// A region of one of its hosts was deregistered.
+    pub(super) lost_memory: bool,
+    /// An end is not there, or does not answer: whatever is asked of it runs out of retries.
+    pub(super) is_gone: bool,
+    /// Packets may be lost where the model does not see it.
+    pub(super) is_troubled: bool,
+    /// A message was posted when the peer had no receive WQE for it.
+    pub(super) was_starved: bool,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) name: plan::End,
+    pub(super) host: usize,
+    pub(super) qpn: Qpn,
+    pub(super) pd: PdId,
+    pub(super) service: Service,
+    pub(super) sig_all: bool,
+    pub(super) send_cq: CqId,
+    pub(super) recv_cq: CqId,
+    /// Neither destroyed nor dead with its process.
+    pub(super) exists: bool,
+    /// As it was seen last.
+    pub(super) state: QpState,
+    /// Why it is in ERR or SQE.
+    pub(super) cause: Option<String>,
+    /// Of the outstanding ones, those that were done without a completion when its queue was looked at last; `None` on a
+    /// service whose queue cannot be seen.
+    pub(super) silent: Option<usize>,
+    /// Everything posted to the send queue since it was connected.
+    pub(super) messages: Vec<Message>,
+    /// The first of them that has not been completed.
+    pub(super) completed: usize,
+    /// Those before this one have reached the peer, or (on UC) will not any more.
+    pub(super) delivered: usize,
+    /// The receive queue.
+    pub(super) receives: VecDeque<Posted>,
+    /// The word of the peer's memory that its atomics change.
+    pub(super) word: Option<Word>,
+    /// SQ_DRAINED is due.
+    pub(super) is_draining: bool,
+}
+
+/// A send work request.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) wr_id: u64,
+    pub(super) op: Op,
+    pub(super) len: u32,
+    pub(super) imm: [u8; 4],
+    pub(super) signaled: bool,
+    pub(super) solicited: bool,
+    /// The number its bytes follow from.
+    pub(super) content: u64,
+    /// Its own memory; inline data has none.
+    pub(super) local: Option<Place>,
+    /// The peer's, where it names any.
+    pub(super) remote: Option<Place>,
+    /// What an atomic finds.
+    pub(super) original: u64,
+    /// What is wrong with it; it must show.
+    pub(super) flaw: plan::Flaw,
+    /// Which process of the peer's host it was meant for.
+    pub(super) epoch: u32,
+    /// A receive completion at the peer said that it is there.
+    pub(super) is_received: bool,
+}
+
+/// A receive work request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub(super) wr_id: u64,
+    pub(super) place: Place,
+    pub(super) bad_lkey: bool,
+}
+
+/// A word that the atomics of one end change, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    pub(super) place: Place,
+    /// Its value before the first of them and after each.
+    pub(super) values: Vec<u64>,
+}
+
+impl End {
+    /// Send work requests that are not complete.
+    pub(super) fn outstanding(&self) -> usize {
+        self.messages.len() - self.completed
+    }
+
+    /// Whether the first `count` of them asked for no completion.
+    pub(super) fn are_silent(&self, count: usize) -> bool {
+        let asked = |message: &Message| message.signaled || self.sig_all;
+        !self.messages[self.completed..self.completed + count].iter().any(asked)
+    }
+
+    /// Whether all of them may be done without a word. Once its queue was seen, they must have been done then: an
+    /// error makes a completion of every one that is not.
+    pub(super) fn is_all_silent(&self) -> bool {
+        let outstanding = self.outstanding();
+        let is_seen = self.silent.is_none_or(|silent| silent == outstanding);
+        outstanding == 0 || (self.are_silent(outstanding) && is_seen)
+    }
+
+    /// Whether it takes send work requests.
+    pub(super) fn takes_sends(&self) -> bool {
+        self.exists && matches!(self.state, QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err)
+    }
+
+    /// Whether it takes receive work requests.
+    pub(super) fn takes_receives(&self) -> bool {
+        self.exists && self.state != QpState::Reset
+    }
+
+    /// Whether requests reach it.
+    pub(super) fn answers(&self) -> bool {
+        self.exists && matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+    }
+
+    /// Messages for which the peer will need a receive WQE.
+    pub(super) fn undelivered(&self) -> usize {
+        self.messages[self.delivered..].iter().filter(|message| message.op.consumes_receive()).count()
+    }
+
+    /// Nothing of what was posted will complete any more. What is on its way may still reach the peer, so the
+    /// messages stay.
+    pub(super) fn abandon(&mut self) {
+        self.completed = self.messages.len();
+        self.silent = None;
+        self.receives.clear();
+        self.is_draining = false;
+    }
+
+    /// It is connected anew, and nothing of the old connection matters.
+    pub(super) fn begin_anew(&mut self) {
+        self.abandon();
+        self.messages.clear();
+        self.completed = 0;
+        self.delivered = 0;
+        self.word = None;
+        self.cause = None;
+    }
+
+    /// A fault with the end's name in front.
+    pub(super) fn fault(&self, rule: &'static str, text: impl std::fmt::Display) -> Fault {
+        Fault::new(rule, format!("{} ({} {}): {text}", self.name, self.qpn, self.state))
+    }
+}

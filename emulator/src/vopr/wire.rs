@@ -1,0 +1,167 @@
+//! What the model sees of the wire, and the faults of a run.
+//!
+//! One rule does both: it looks at each frame where it leaves its host, and then draws the frame's fate. It counts how
+//! many packets of a connection met a fault, since that is what a retry must have come from.
+
+use super::Fault;
+use crate::chance::Chance;
+use crate::rules::{Action, Kind, RandomFaults, Rule, Seen, ends, kind};
+use ferroce_core::Nanos;
+use ferroce_wire::{Packet, Qpn, Service};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    /// The faults of now.
+    pub(super) faults: RandomFaults,
+    /// A digest of every frame and its time: the same for the same plan, in every build.
+    pub(super) digest: u64,
+    /// Frames.
+    pub(super) frames: u64,
+    /// Frames that met a fault.
+    pub(super) hit: u64,
+    /// The first thing that was wrong.
+    pub(super) fault: Option<Fault>,
+    /// The host whose packets mean nothing.
+    noise: String,
+    /// QPs that there are.
+    qps: BTreeMap<(IpAddr, Qpn), Watched>,
+}
+
+/// A QP as the destination of packets.
+#[derive(Debug)]
+struct Watched {
+    connection: u32,
+    mtu: u32,
+    /// A digest of each request by its PSN.
+    requests: BTreeMap<u32, u64>,
+    /// Packets to it that met a fault.
+    hit: u64,
+}
+
+impl Wire {
+    /// Nothing seen yet. Packets from the host `noise` are looked at by nobody.
+    pub(super) fn new(noise: String) -> Wire {
+        Wire { noise, ..Wire::default() }
+    }
+
+    /// A QP is connected, or connected anew.
+    pub(super) fn watch(&mut self, addresses: [IpAddr; 2], qpn: Qpn, connection: u32, mtu: u32) {
+        for address in addresses {
+            let watched = Watched { connection, mtu, requests: BTreeMap::new(), hit: 0 };
+            self.qps.insert((address, qpn), watched);
+        }
+    }
+
+    /// A QP is gone, or not connected any more.
+    pub(super) fn forget(&mut self, addresses: [IpAddr; 2], qpn: Qpn) {
+        for address in addresses {
+            self.qps.remove(&(address, qpn));
+        }
+    }
+
+    /// Packets of a connection that met a fault since it was made.
+    pub(super) fn hit(&self, connection: u32) -> u64 {
+        self.qps.values().filter(|qp| qp.connection == connection).map(|qp| qp.hit).sum()
+    }
+
+    fn see(&mut self, seen: &Seen<'_>) -> Result<(), Fault> {
+        self.frames += 1;
+        self.digest = mix(mix(self.digest, &seen.now.to_le_bytes()), seen.frame.bytes());
+        let Ok(parsed) = seen.frame.parse() else { return Ok(()) };
+        let (src, dst) = ends(&parsed.network());
+        let Some(packet) = seen.packet else { return Ok(()) };
+        let Some(qp) = self.qps.get_mut(&(dst, packet.bth().dest_qpn())) else { return Ok(()) };
+        if seen.crossing.from == self.noise {
+            return Ok(());
+        }
+        if packet.payload().len() > qp.mtu as usize {
+            let text = format!("{packet} from {src} exceeds the path MTU of {}", qp.mtu);
+            return Err(Fault::new("wire", text));
+        }
+        if parsed.verify_icrc().is_err() {
+            return Err(Fault::new("wire", format!("{packet} from {src} has a wrong ICRC")));
+        }
+        if kind(&packet) == Kind::Request && packet.opcode().service() == Service::Rc {
+            let digest = request_digest(&packet);
+            let first = *qp.requests.entry(packet.bth().psn().value()).or_insert(digest);
+            // what is sent again is the same packet.
+            if first != digest {
+                let text = format!("{packet} from {src} is not what it was when it was sent first");
+                return Err(Fault::new("repetition", text));
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, seen: &Seen<'_>, chance: &mut Chance) -> Option<Action> {
+        let action = self.faults.judge(seen, chance)?;
+        if action == Action::MarkCe {
+            return Some(action);
+        }
+        self.hit += 1;
+        if let (Ok(parsed), Some(packet)) = (seen.frame.parse(), seen.packet) {
+            let (_, dst) = ends(&parsed.network());
+            if let Some(qp) = self.qps.get_mut(&(dst, packet.bth().dest_qpn())) {
+                qp.hit += 1;
+            }
+        }
+        Some(action)
+    }
+}
+
+/// The rule, which shares what it saw with the model.
+pub(super) struct Watcher(pub(super) Rc<RefCell<Wire>>);
+
+impl Rule for Watcher {
+    fn judge(&mut self, seen: &Seen<'_>, chance: &mut Chance) -> Option<Action> {
+        if !seen.crossing.is_first {
+            return None;
+        }
+        let mut wire = self.0.borrow_mut();
+        if let (Err(fault), None) = (wire.see(seen), &wire.fault) {
+            wire.fault = Some(fault);
+        }
+        wire.draw(seen, chance)
+    }
+
+    fn label(&self) -> String {
+        "chance".into()
+    }
+}
+
+/// A digest of a request but for AckReq, which may differ when it is sent again, and the ICRC, which follows.
+fn request_digest(packet: &Packet<'_>) -> u64 {
+    let bth = packet.bth();
+    let flags = [packet.opcode().as_u8(), u8::from(bth.solicited()), packet.pad_count()];
+    mix(mix(mix(0, &flags), packet.extended_headers()), packet.payload())
+}
+
+/// Adds bytes to a digest.
+fn mix(digest: u64, bytes: &[u8]) -> u64 {
+    let mut digest = digest ^ (bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for chunk in bytes.chunks(size_of::<u64>()) {
+        let mut word = [0; size_of::<u64>()];
+        word[..chunk.len()].copy_from_slice(chunk);
+        digest = (digest ^ u64::from_le_bytes(word)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        digest ^= digest >> 32;
+    }
+    digest
+}
+
+/// When faults are switched off.
+pub(super) const NO_FAULTS: RandomFaults = RandomFaults {
+    drop_ppm: 0,
+    duplicate_ppm: 0,
+    delay_ppm: 0,
+    corrupt_ppm: 0,
+    mark_ce_ppm: 0,
+    reorder_ppm: 0,
+    truncate_ppm: 0,
+    most_delay_ns: 0 as Nanos,
+    until_ns: 0 as Nanos,
+};
