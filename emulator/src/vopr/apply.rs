@@ -7,7 +7,7 @@ use super::plan::{self, Connect, Flaw, Modify, Noise, Op, Service, Step};
 use super::world::World;
 use crate::fabric::{self, TRANSITIONS};
 use ferroce_core::{
-    AccessFlags, CqId, Nanos, Payload, PdId, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, RecvWr, SendFlags,
+    AccessFlags, CqId, Nanos, Payload, PdId, QpAttr, QpAttrMask, QpInit, QpState, RecvWr, Remote, SendFlags,
     SendOp, SendWr,
 };
 use ferroce_wire::{Bth, ICRC_LEN, Psn};
@@ -69,14 +69,10 @@ impl World {
         let [send_cq, recv_cq] = [0, 1].map(|queue| CqId(2 * index as u32 + queue));
         let pd = PdId(u32::from(connect.pd));
         let id = self.hosts[host].id;
+        let active_mtu = self.fabric.network.active_mtu(id);
         let init = QpInit {
-            qp_type: connect.service.qp_type(),
-            pd,
-            send_cq,
-            recv_cq,
-            caps: QpCaps::default(),
             sq_sig_all: connect.sig_all[usize::from(side)],
-            active_mtu: self.fabric.network.active_mtu(id),
+            ..QpInit::new(connect.service.qp_type(), pd, send_cq, recv_cq, active_mtu)
         };
         let qpn = self.fabric.network.create_qp(id, init).expect("a card has more QPNs than a plan has QPs");
         self.by_qpn.insert((host, qpn), index);
@@ -534,7 +530,7 @@ fn work_request(send: &plan::Send, message: &Message) -> SendWr {
         Op::FetchAdd => SendOp::FetchAdd { va, rkey, add: content },
         Op::CompareSwap => SendOp::CompareSwap { va, rkey, compare, swap: content },
     };
-    SendWr { wr_id: message.wr_id, op, flags, payload }
+    SendWr { wr_id: message.wr_id, op, flags, payload, remote: Remote::Peer }
 }
 
 /// The flaw of a send step, where it makes a difference.

@@ -53,7 +53,7 @@ impl World {
 
     /// An asynchronous event.
     pub(super) fn event(&mut self, host: usize, event: AsyncEvent) -> Result<(), Fault> {
-        let Some(index) = self.by_qpn.get(&(host, event.qpn())).copied() else {
+        let Some(index) = event.qpn().and_then(|qpn| self.by_qpn.get(&(host, qpn)).copied()) else {
             return Err(Fault::new("event", format!("about a QP that is not there: {event:?}")));
         };
         let connection = self.connection(index);

@@ -183,8 +183,9 @@ impl World {
     /// The longest that anything may take without faults: a few times the longest row of retries.
     fn patience(&self) -> Nanos {
         let rows = self.connections.values().map(|connection| {
-            let timeout = ferroce_wire::ack_timeout_ns(connection.plan.timeout).unwrap_or(0);
-            timeout * (u64::from(connection.plan.retry_cnt) + 2)
+            // From the third on in a row, timeouts last twice as long as code 16 says at least.
+            let timeout = ferroce_wire::ack_timeout_ns(connection.plan.timeout.max(16)).unwrap_or(0);
+            2 * timeout * (u64::from(connection.plan.retry_cnt) + 2)
         });
         3 * rows.max().unwrap_or(0) + BASE_PATIENCE_NS
     }
