@@ -7,6 +7,7 @@ mod program;
 mod run;
 mod stat;
 mod tree;
+mod vopr;
 
 use std::error::Error;
 use std::fmt::Display;
@@ -28,6 +29,7 @@ enum Command {
     Devices(devices::DevicesArgs),
     Stat(stat::StatArgs),
     Conformance(conformance::ConformanceArgs),
+    Vopr(vopr::VoprArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => conclude(devices::devices(&args).map(|()| ExitCode::SUCCESS)),
         Command::Stat(args) => conclude(stat::stat(&args).map(|()| ExitCode::SUCCESS)),
         Command::Conformance(args) => conclude(conformance::conformance(&args)),
+        Command::Vopr(args) => conclude(vopr::vopr(&args)),
     }
 }
 
@@ -81,4 +84,5 @@ Examples:
   ferroce run -- ib_write_bw localhost   its client
   ferroce devices                        devices and GIDs, in short
   ferroce stat --watch                   what running programs send, receive and lose
-  ferroce conformance run --backend sim  check the transport against its rules";
+  ferroce conformance run --backend sim  check the transport against its rules
+  ferroce vopr --count 10000             fuzz the transport over that many seeds";

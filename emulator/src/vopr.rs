@@ -14,6 +14,8 @@
 //! - *state*: QPs change their state only for a reason. *event*: so do events come.
 //! - *psn*: the PSNs and limits of both ends of a connection fit together. *wire*, *repetition*: packets are well
 //!   formed, and a packet that is sent again is the same.
+//! - *order*: a fence waits for READs and atomics, and SQD begins nothing. *retries*: nobody is asked more often than
+//!   the retries allow.
 //! - *calm*: without faults nothing is sent twice. *liveness*: when all faults have ended, everything comes to an end
 //!   in bounded time.
 //!
@@ -36,22 +38,25 @@ pub use plan::{Connect, End, Flaw, Modify, Noise, Op, Plan, PlanError, Receive, 
 pub use shrink::shrink;
 
 use ferroce_core::{Nanos, WcStatus};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use world::World;
 
 /// Something that must not happen.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Fault {
     /// The rule that was broken, in a word.
-    pub rule: &'static str,
+    pub rule: Cow<'static, str>,
     /// What happened.
     pub text: String,
 }
 
 impl Fault {
-    fn new(rule: &'static str, text: impl Into<String>) -> Fault {
-        Fault { rule, text: text.into() }
+    /// A fault that breaks `rule`.
+    pub fn new(rule: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Fault {
+        Fault { rule: rule.into(), text: text.into() }
     }
 }
 
@@ -79,7 +84,7 @@ pub struct Report {
 }
 
 /// What a run, or many, came to.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Runs.
     pub runs: u64,

@@ -94,20 +94,21 @@ impl World {
             delivered: 0,
             receives: Default::default(),
             word: None,
+            sqd_begun: None,
             is_draining: false,
         });
     }
 
     /// Takes both ends from RESET to where they are to be; `first` is the first of the two.
     fn establish(&mut self, first: usize) {
-        let Connect { number, late, mtu, .. } = self.connection(first).plan;
+        let late = self.connection(first).plan.late;
         for index in [first, first + 1] {
             let steps = if late && index > first { 2 } else { 3 };
             for (state, mask) in &TRANSITIONS[..steps] {
                 self.step_to(index, *state, *mask);
             }
             let End { host, qpn, .. } = self.ends[index];
-            self.wire.borrow_mut().watch(self.hosts[host].addresses, qpn, number, mtu);
+            self.wire.borrow_mut().watch(self.hosts[host].addresses, qpn, &self.connection(first).plan);
         }
     }
 
@@ -205,6 +206,7 @@ impl World {
             len,
             imm: (content as u32).to_be_bytes(),
             signaled: send.signaled,
+            fence: send.fence,
             solicited: send.solicited && send.op.consumes_receive(),
             content,
             local,

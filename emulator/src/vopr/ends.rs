@@ -55,6 +55,8 @@ pub(super) struct End {
     pub(super) receives: VecDeque<Posted>,
     /// The word of the peer's memory that its atomics change.
     pub(super) word: Option<Word>,
+    /// Work requests under way when it went to SQD, or at the last look since: no more may begin.
+    pub(super) sqd_begun: Option<usize>,
     /// SQ_DRAINED is due.
     pub(super) is_draining: bool,
 }
@@ -67,6 +69,7 @@ pub(super) struct Message {
     pub(super) len: u32,
     pub(super) imm: [u8; 4],
     pub(super) signaled: bool,
+    pub(super) fence: bool,
     pub(super) solicited: bool,
     /// The number its bytes follow from.
     pub(super) content: u64,

@@ -275,23 +275,23 @@ mod tests {
         (fabric, ledger, place)
     }
 
-    fn write(ledger: &mut Ledger, addr: u64, len: usize) -> Result<(), &'static str> {
+    fn write(ledger: &mut Ledger, addr: u64, len: usize) -> Result<(), std::borrow::Cow<'static, str>> {
         ledger.check(&Access { kind: AccessKind::Write, addr, len }).map_err(|fault| fault.rule)
     }
 
     #[test]
     fn a_place_is_written_once_from_its_beginning() {
         let (_, mut ledger, place) = ledger();
-        assert_eq!(write(&mut ledger, place.addr, 10), Err("memory"), "not open yet");
+        assert_eq!(write(&mut ledger, place.addr, 10), Err("memory".into()), "not open yet");
         ledger.open(&place, Use::Once);
-        assert_eq!(write(&mut ledger, place.addr + 10, 10), Err("once"), "it skips bytes");
+        assert_eq!(write(&mut ledger, place.addr + 10, 10), Err("once".into()), "it skips bytes");
         assert_eq!(write(&mut ledger, place.addr, 60), Ok(()));
-        assert_eq!(write(&mut ledger, place.addr, 60), Err("once"), "a second time");
-        assert_eq!(write(&mut ledger, place.addr + 60, 41), Err("memory"), "beyond its end");
+        assert_eq!(write(&mut ledger, place.addr, 60), Err("once".into()), "a second time");
+        assert_eq!(write(&mut ledger, place.addr + 60, 41), Err("memory".into()), "beyond its end");
         assert_eq!(write(&mut ledger, place.addr + 60, 40), Ok(()));
         assert_eq!(ledger.written(place.addr), 100);
         ledger.close(place.addr);
-        assert_eq!(write(&mut ledger, place.addr + 100, 1), Err("memory"));
+        assert_eq!(write(&mut ledger, place.addr + 100, 1), Err("memory".into()));
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
         ledger.open(&place, Use::Restartable);
         assert_eq!(write(&mut ledger, place.addr, 60), Ok(()));
         assert_eq!(write(&mut ledger, place.addr, 30), Ok(()));
-        assert_eq!(write(&mut ledger, place.addr + 60, 30), Err("once"));
+        assert_eq!(write(&mut ledger, place.addr + 60, 30), Err("once".into()));
         assert_eq!(write(&mut ledger, place.addr + 30, 30), Ok(()));
     }
 
@@ -314,14 +314,14 @@ mod tests {
             ledger.check(&Access { kind: AccessKind::Read, addr, len }).map_err(|fault| fault.rule)
         };
         assert_eq!(read(&mut ledger, place.addr, 100), Ok(()));
-        assert_eq!(read(&mut ledger, place.region_end - 1, 2), Err("memory"));
+        assert_eq!(read(&mut ledger, place.region_end - 1, 2), Err("memory".into()));
         assert_eq!(ledger.deregister(7), Some(other.keys.lkey), "the second of two");
-        assert_eq!(read(&mut ledger, other.addr, 8), Err("memory"));
+        assert_eq!(read(&mut ledger, other.addr, 8), Err("memory".into()));
         assert_eq!(ledger.registered(), [place.keys.lkey]);
         ledger.open(&place, Use::Word);
         let atomic = Access { kind: AccessKind::Atomic, addr: place.addr, len: 8 };
         assert_eq!(ledger.check(&atomic), Ok(()));
-        assert_eq!(write(&mut ledger, place.addr, 8), Err("memory"), "a word is for atomics");
+        assert_eq!(write(&mut ledger, place.addr, 8), Err("memory".into()), "a word is for atomics");
     }
 
     #[test]

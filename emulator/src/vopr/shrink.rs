@@ -8,20 +8,20 @@ use ferroce_core::Nanos;
 /// Leaves out and simplifies steps of a plan that ends in `fault`, as long as `run` says that what is left breaks the
 /// same rule. Asks it `budget` times at most.
 pub fn shrink(plan: &Plan, fault: &Fault, budget: u32, run: impl FnMut(&Plan) -> Option<Fault>) -> Plan {
-    let mut shrinker = Shrinker { plan: plan.clone(), rule: fault.rule, budget, run };
+    let mut shrinker = Shrinker { plan: plan.clone(), rule: &fault.rule, budget, run };
     // Each round that changes something makes the plan simpler, and the budget bounds them all.
     while shrinker.leave_out() | shrinker.simplify() {}
     shrinker.plan
 }
 
-struct Shrinker<R> {
+struct Shrinker<'a, R> {
     plan: Plan,
-    rule: &'static str,
+    rule: &'a str,
     budget: u32,
     run: R,
 }
 
-impl<R: FnMut(&Plan) -> Option<Fault>> Shrinker<R> {
+impl<R: FnMut(&Plan) -> Option<Fault>> Shrinker<'_, R> {
     /// Takes `candidate` if it fails in the same way.
     fn accept(&mut self, candidate: Plan) -> bool {
         if self.budget == 0 || candidate == self.plan {

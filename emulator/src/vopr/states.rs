@@ -79,7 +79,9 @@ impl World {
                 continue;
             };
             self.check_requester(index, &requester)?;
-            self.ends[index].silent = Some(self.ends[index].outstanding() - requester.wqes);
+            let end = &mut self.ends[index];
+            end.silent = Some(end.outstanding() - requester.wqes);
+            end.sqd_begun = (end.state == QpState::Sqd).then_some(requester.begun);
             let peer = self.peer(index);
             if self.ends[peer].answers() && !self.connection(index).is_gone {
                 if let Some(responder) = self.snapshot(peer).and_then(|snapshot| snapshot.responder) {
@@ -110,11 +112,25 @@ impl World {
                 format!("{} READs and atomics outstanding, at most {most}", requester.reads_outstanding);
             return Err(end.fault("psn", text));
         }
+        // what was begun is finished, and nothing more begun.
+        let is_more = end.sqd_begun.is_some_and(|begun| requester.begun > begun);
+        if is_more && end.state == QpState::Sqd {
+            return Err(end
+                .fault("order", format!("{} requests under way in SQD, more than before", requester.begun)));
+        }
         // Those that are done, and say so with the next that makes a completion.
         let silent = end.outstanding().checked_sub(requester.wqes);
         if !silent.is_some_and(|silent| end.are_silent(silent)) {
             let text = format!("{} WQEs in the queue, {} outstanding", requester.wqes, end.outstanding());
             return Err(end.fault("completion", text));
+        }
+        // a fence waits for the READs and atomics before it.
+        let oldest = end.messages.len() - requester.wqes;
+        let begun = &end.messages[oldest..oldest + requester.begun];
+        let first_answered = begun.iter().position(|message| message.op.is_answered());
+        let last_fenced = begun.iter().rposition(|message| message.fence);
+        if first_answered < last_fenced && first_answered.is_some() {
+            return Err(end.fault("order", "a request with a fence has overtaken a READ or an atomic"));
         }
         Ok(())
     }

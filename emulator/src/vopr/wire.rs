@@ -4,10 +4,11 @@
 //! many packets of a connection met a fault, since that is what a retry must have come from.
 
 use super::Fault;
+use super::plan::Connect;
 use crate::chance::Chance;
 use crate::rules::{Action, Kind, RandomFaults, Rule, Seen, ends, kind};
 use ferroce_core::Nanos;
-use ferroce_wire::{Packet, Qpn, Service};
+use ferroce_wire::{NakCode, Packet, Psn, Qpn, Service, Syndrome};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,6 +38,10 @@ pub(super) struct Wire {
 struct Watched {
     connection: u32,
     mtu: u32,
+    /// For sequence NAKs and for RNR NAKs.
+    retries: [u8; 2],
+    /// The PSN of the last NAK of each kind to it, and how many in a row had it.
+    naks: [(Psn, u64); 2],
     /// A digest of each request by its PSN.
     requests: BTreeMap<u32, u64>,
     /// Packets to it that met a fault.
@@ -50,9 +55,16 @@ impl Wire {
     }
 
     /// A QP is connected, or connected anew.
-    pub(super) fn watch(&mut self, addresses: [IpAddr; 2], qpn: Qpn, connection: u32, mtu: u32) {
+    pub(super) fn watch(&mut self, addresses: [IpAddr; 2], qpn: Qpn, plan: &Connect) {
         for address in addresses {
-            let watched = Watched { connection, mtu, requests: BTreeMap::new(), hit: 0 };
+            let watched = Watched {
+                connection: plan.number,
+                mtu: plan.mtu,
+                retries: [plan.retry_cnt, plan.rnr_retry],
+                requests: BTreeMap::new(),
+                naks: [(Psn::default(), 0); 2],
+                hit: 0,
+            };
             self.qps.insert((address, qpn), watched);
         }
     }
@@ -75,10 +87,11 @@ impl Wire {
         let Ok(parsed) = seen.frame.parse() else { return Ok(()) };
         let (src, dst) = ends(&parsed.network());
         let Some(packet) = seen.packet else { return Ok(()) };
-        let Some(qp) = self.qps.get_mut(&(dst, packet.bth().dest_qpn())) else { return Ok(()) };
         if seen.crossing.from == self.noise {
             return Ok(());
         }
+        self.count_nak(dst, &packet)?;
+        let Some(qp) = self.qps.get_mut(&(dst, packet.bth().dest_qpn())) else { return Ok(()) };
         if packet.payload().len() > qp.mtu as usize {
             let text = format!("{packet} from {src} exceeds the path MTU of {}", qp.mtu);
             return Err(Fault::new("wire", text));
@@ -94,6 +107,32 @@ impl Wire {
                 let text = format!("{packet} from {src} is not what it was when it was sent first");
                 return Err(Fault::new("repetition", text));
             }
+        }
+        Ok(())
+    }
+
+    /// A requester that has used up its retries does not ask again; so the NAKs of one PSN are bounded by them, and
+    /// by the packets that a fault made come again.
+    fn count_nak(&mut self, dst: IpAddr, packet: &Packet<'_>) -> Result<(), Fault> {
+        let kind = match packet.aeth().map(|aeth| aeth.syndrome()) {
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => 0,
+            Some(Syndrome::RnrNak { .. }) => 1,
+            _ => return Ok(()),
+        };
+        let target = (dst, packet.bth().dest_qpn());
+        let hit = self.qps.get(&target).map_or(0, |qp| self.hit(qp.connection));
+        let Some(qp) = self.qps.get_mut(&target) else { return Ok(()) };
+        let (psn, count) = &mut qp.naks[kind];
+        if *psn != packet.bth().psn() {
+            (*psn, *count) = (packet.bth().psn(), 0);
+        }
+        *count += 1;
+        let retries = qp.retries[kind];
+        let is_endless = kind == 1 && retries == RNR_RETRY_FOREVER;
+        // One fault may bring two: a packet that comes late, and what was sent again for it.
+        if *count > u64::from(retries) + 1 + 2 * hit && !is_endless {
+            let text = format!("{packet} comes for the {count}th time, with {retries} retries");
+            return Err(Fault::new("retries", text));
         }
         Ok(())
     }
@@ -152,6 +191,9 @@ fn mix(digest: u64, bytes: &[u8]) -> u64 {
     }
     digest
 }
+
+/// An `rnr_retry` that never runs out.
+const RNR_RETRY_FOREVER: u8 = 7;
 
 /// When faults are switched off.
 pub(super) const NO_FAULTS: RandomFaults = RandomFaults {

@@ -101,6 +101,10 @@ impl World {
 
     /// Judges everything that has happened since it was called last.
     pub(super) fn look(&mut self) -> Result<(), Fault> {
+        if self.fabric.network.events() > MAX_EVENTS {
+            let text = format!("{MAX_EVENTS} events, and it is {} ns only", self.fabric.network.now());
+            return Err(Fault::new("liveness", text));
+        }
         if let Some(fault) = self.wire.borrow_mut().fault.take() {
             return Err(fault);
         }
@@ -312,3 +316,5 @@ const MAX_HOSTS: u8 = 8;
 const MAX_REASONS: usize = 20;
 /// Time for what is not a timeout: data on its way, RNR timers, memory that is given back.
 const BASE_PATIENCE_NS: Nanos = 3_000_000_000;
+/// Events of a run: a hundred times what the busiest of some thousand seeds needed.
+const MAX_EVENTS: u64 = 10_000_000;
