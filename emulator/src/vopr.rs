@@ -30,6 +30,8 @@ mod ledger;
 mod plan;
 mod shrink;
 mod states;
+#[cfg(test)]
+mod tests;
 mod wire;
 mod world;
 

@@ -30,8 +30,10 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     let built = build.outcome.is_success();
     stages.push(build);
     if built {
+        stages.push(check("fuzzing", || fuzz(workspace)));
         stages.push(tests("application tests", application_tests(workspace)));
     } else {
+        stages.push(Stage::skipped("fuzzing", "nothing was built"));
         stages.push(Stage::skipped("application tests", "nothing was built"));
     }
     conclude(&stages)
@@ -80,6 +82,13 @@ fn unit_tests(workspace: &Workspace) -> Command {
     cargo
 }
 
+/// Some thousand seeds, other ones each time. A failure says which, and leaves a plan and a capture in the target folder.
+fn fuzz(workspace: &Workspace) -> Result<()> {
+    let mut ferroce = Command::new(workspace.tree().command());
+    ferroce.args(["vopr", "--count", FUZZ_SEEDS, "--dir"]).arg(&workspace.target);
+    command::run(&mut ferroce)
+}
+
 fn application_tests(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo(&workspace.root);
     cargo.args(["test", "--locked", "--no-fail-fast"]);
@@ -126,6 +135,8 @@ fn conclude(stages: &[Stage]) -> Result<()> {
     Ok(())
 }
 
+/// Seeds of `make test`.
+const FUZZ_SEEDS: &str = "2000";
 /// Packages whose tests need the built tree.
 const APPLICATION_TESTS: [&str; 2] = ["ferroce-tests", "ferroce-bench"];
 /// Tells tests and benchmarks where the built tree is.

@@ -188,13 +188,9 @@ impl World {
         let remote =
             send.op.is_remote().then(|| self.remote_place(index, send.op, len, (remote_flaw, content)));
         match local {
-            Some(place) if send.op.is_answered() => {
-                if flaw != Flaw::BadLkey {
-                    self.hosts[host].ledger.open(&place, Use::Once);
-                }
-            }
-            Some(place) => self.put(host, &place, content),
-            None => {}
+            Some(place) if !send.op.is_answered() => self.put(host, &place, content),
+            Some(place) if flaw != Flaw::BadLkey => self.hosts[host].ledger.open(&place, Use::Once),
+            _ => {}
         }
         let original = match (send.op.is_atomic(), remote_flaw) {
             (true, Flaw::None) => self.extend_word(index, send.op, content),

@@ -83,10 +83,11 @@ impl World {
             end.silent = Some(end.outstanding() - requester.wqes);
             end.sqd_begun = (end.state == QpState::Sqd).then_some(requester.begun);
             let peer = self.peer(index);
-            if self.ends[peer].answers() && !self.connection(index).is_gone {
-                if let Some(responder) = self.snapshot(peer).and_then(|snapshot| snapshot.responder) {
-                    self.check_responder(index, &requester, &responder)?;
-                }
+            if !self.ends[peer].answers() || self.connection(index).is_gone {
+                continue;
+            }
+            if let Some(responder) = self.snapshot(peer).and_then(|snapshot| snapshot.responder) {
+                self.check_responder(index, &requester, &responder)?;
             }
         }
         Ok(())
@@ -110,6 +111,11 @@ impl World {
         if requester.reads_outstanding > most {
             let text =
                 format!("{} READs and atomics outstanding, at most {most}", requester.reads_outstanding);
+            return Err(end.fault("psn", text));
+        }
+        if requester.in_flight > requester.window {
+            let text =
+                format!("{} packets in flight, and a window of {}", requester.in_flight, requester.window);
             return Err(end.fault("psn", text));
         }
         // what was begun is finished, and nothing more begun.
