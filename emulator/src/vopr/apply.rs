@@ -210,6 +210,7 @@ impl World {
             original,
             flaw,
             epoch: self.hosts[self.ends[peer].host].epoch,
+            is_void: false,
             is_received: false,
         }
     }

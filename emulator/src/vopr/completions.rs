@@ -136,6 +136,9 @@ impl World {
         if let (Some(place), true) = (local, is_answered) {
             self.hosts[host].ledger.close(place.addr);
         }
+        // On UC a request is done when its last packet leaves.
+        let end = &mut self.ends[index];
+        end.messages[number].is_void = end.service == Service::Uc;
         Ok(())
     }
 
@@ -277,7 +280,7 @@ impl World {
         let sender = &self.ends[from];
         let fits = |number: &usize| {
             let message = &sender.messages[*number];
-            message.op.consumes_receive() && self.mismatch(index, message, posted, completion).is_none()
+            message.needs_receive() && self.mismatch(index, message, posted, completion).is_none()
         };
         let next = self.next_delivery(from);
         let found =
@@ -293,9 +296,7 @@ impl World {
         let was_too_long = found.is_some_and(|found| {
             let skipped =
                 sender.messages[sender.delivered..].iter().take(found.saturating_sub(sender.delivered));
-            skipped
-                .filter(|message| message.op.consumes_receive())
-                .all(|message| message.len > posted.place.len)
+            skipped.filter(|message| message.needs_receive()).all(|message| message.len > posted.place.len)
         });
         if found != next && !may_lose && !was_too_long {
             let text = format!("receive wr {} has message {found:?}, and {next:?} was next", posted.wr_id);

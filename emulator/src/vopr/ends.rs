@@ -83,8 +83,17 @@ pub(super) struct Message {
     pub(super) flaw: plan::Flaw,
     /// Which process of the peer's host it was meant for.
     pub(super) epoch: u32,
+    /// It never left as a whole, so it cannot arrive.
+    pub(super) is_void: bool,
     /// A receive completion at the peer said that it is there.
     pub(super) is_received: bool,
+}
+
+impl Message {
+    /// Whether it takes a receive WQE when it arrives, which it may.
+    pub(super) fn needs_receive(&self) -> bool {
+        self.op.consumes_receive() && !self.is_void
+    }
 }
 
 /// A receive work request.
@@ -140,7 +149,7 @@ impl End {
 
     /// Messages for which the peer will need a receive WQE.
     pub(super) fn undelivered(&self) -> usize {
-        self.messages[self.delivered..].iter().filter(|message| message.op.consumes_receive()).count()
+        self.messages[self.delivered..].iter().filter(|message| message.needs_receive()).count()
     }
 
     /// Nothing of what was posted will complete any more. What is on its way may still reach the peer, so the
