@@ -178,7 +178,7 @@ Environment:
 Exit status: that of CMD; 127 if CMD is not found, 126 if it cannot be run, 125 if ferroce itself fails.
 
 Examples:
-  ferroce run -- ibv_rc_pingpong
+  ferroce run -- ibv_rc_pingpong -g 0
   ferroce run --device lo --log debug -- ib_send_lat localhost";
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ const NEXT: &str = "
 To go on, with F=target/ferroce/bin/ferroce:
     $F run -- ibv_devinfo -v                       the devices, as an application sees them
     $F devices                                     the same, short, with GIDs
-    $F run -- ib_read_bw & $F run -- ib_read_bw -a localhost
-                                                   READ, at every size from 2 bytes to 8 MiB
+    $F run -- ib_read_bw -a                        a server; then in another terminal its client,
+    $F run -- ib_read_bw -a localhost              READ, at every size from 2 bytes to 8 MiB
     $F run -- YOUR-PROGRAM                         anything that uses libibverbs
     FERROCE_LOG=debug $F run -- …                  with the reasons for every refusal on stderr";
 

@@ -9,14 +9,18 @@ use thiserror::Error;
 use crate::board::BoardError;
 use crate::protocol::{Message, PROTOCOL_VERSION, ProtocolError, Reason};
 
+/// How anybody gets a port of their own. A new namespace has no address before its loopback interface is up.
+const OWN_NAMESPACE: &str = "unshare -Urn sh -c 'ip link set lo up && exec COMMAND'";
+
 /// Why there is no lease, or no answer. Every text says what to do where something can be done.
 #[derive(Debug, Error)]
 pub enum KeeperError {
     /// Somebody else has the UDP port.
     #[error(
-        "UDP port {port} is taken: {holder}. Only one RoCEv2 stack can have the port in a network namespace: stop the \
-         other one, run in a network namespace of your own (unshare -Urn), or set FERROCE=off to use the system's \
-         RDMA devices"
+        "UDP port {port} is taken: {holder}. A network namespace has room for one RoCEv2 stack, and for the Ferroce of \
+         one user: end the other one (a keeper leaves by itself {} s after its last program), run in a network \
+         namespace of your own ({OWN_NAMESPACE}), or set FERROCE=off to use the system's RDMA devices",
+        crate::IDLE_SECONDS
     )]
     PortTaken {
         /// The port.
@@ -27,7 +31,7 @@ pub enum KeeperError {
     /// All slots have owners.
     #[error(
         "all {} slots of the keeper are in use by other processes (ferroce stat lists them): end one, or run in a \
-         network namespace of your own (unshare -Urn)",
+         network namespace of your own ({OWN_NAMESPACE})",
         crate::MAX_SLOTS
     )]
     NoSlotFree,

@@ -98,6 +98,7 @@ impl fmt::Display for Holder {
         }
         match self.sockets.len() {
             1 => Ok(()),
+            2 => f.write_str(" (and 1 more socket)"),
             count => write!(f, " (and {} more sockets)", count - 1),
         }
     }
