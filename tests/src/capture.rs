@@ -45,6 +45,14 @@ pub struct Verdict {
 }
 
 impl<'a> Capture<'a> {
+    /// Why this user can capture nothing, if so.
+    ///
+    /// The root of a user namespace may, but tcpdump changes its user first and its groups with it, and that is not
+    /// allowed there.
+    pub fn obstacle() -> Option<&'static str> {
+        (!rustix::process::geteuid().is_root()).then_some("tcpdump needs root")
+    }
+
     /// Starts to capture the UDP ports of RoCEv2 and of our end mark.
     ///
     /// A GSO message crosses `lo` whole, and a capture would show it so: one datagram of up to 64 KiB that no card
