@@ -8,6 +8,7 @@ pub mod fd_passing;
 pub mod holder;
 pub mod interfaces;
 pub mod mappings;
+mod multicast;
 mod off_stdio;
 mod port;
 pub mod process;
@@ -20,6 +21,7 @@ mod sys;
 mod udp;
 pub mod wait;
 
+pub use multicast::Membership;
 pub use off_stdio::off_stdio;
 pub use port::{Port, PortCounters};
 pub use receive_socket::{ReceiveSocketError, Sharing, open_receive_socket, steer_by_qpn};

@@ -31,6 +31,10 @@ impl Receiver {
             }
             _ => {}
         }
+        // Packets of groups that another socket of the host has joined. On for IPv4 sockets; IPv6 ones have it off for
+        // IPv4, and on for IPv6. Not left to the keeper, which may be of a version that did not do it.
+        set_int(&socket, IPPROTO_IP, libc::IP_MULTICAST_ALL, 1)
+            .map_err(|source| UdpPortError::Option { option: "IP_MULTICAST_ALL", source })?;
         Ok(Receiver {
             socket,
             incoming: Incoming::new(messages.max(1)),
