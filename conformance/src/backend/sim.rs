@@ -13,7 +13,7 @@ use crate::fabric::{
 use crate::needs::Need;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Endpoint};
 use cq::SimCq;
-use ferroce_core::{AddressVector, AsyncEvent as CoreEvent, CqId, Event, RegionKeys};
+use ferroce_core::{AddressVector, AsyncEvent as CoreEvent, CqId, Event, PdId, RegionKeys};
 use ferroce_emulator::rules::{Script, ScriptRule, Seen};
 use ferroce_emulator::{Fabric as Network, FabricConfig, HostId, SwitchConfig};
 use ferroce_wire::Qpn;
@@ -51,7 +51,7 @@ struct SimHost {
     mrs: Vec<Option<RegionKeys>>,
     cqs: Vec<Option<SimCq>>,
     qps: Vec<Option<Qpn>>,
-    ahs: Vec<AddressVector>,
+    ahs: Vec<(PdId, AddressVector)>,
     events: VecDeque<AsyncEvent>,
 }
 

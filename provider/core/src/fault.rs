@@ -3,7 +3,7 @@
 //! Each variant's text becomes the [`crate::Event::Reason`] of the NAK or the error completion it causes.
 
 use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
-use crate::{AccessFlags, BadAddress, QpType, Srqn, WcStatus};
+use crate::{AccessFlags, BadAddress, PdId, QpType, Srqn, WcStatus};
 use ferroce_wire::{NakCode, Psn, Qpn};
 use std::net::IpAddr;
 use thiserror::Error;
@@ -30,6 +30,8 @@ pub(crate) enum RequesterFault {
     NoReadAtomic,
     #[error("the send WR has no address handle, without which a UD QP cannot send")]
     NoAddressHandle,
+    #[error("the address handle belongs to PD {}, which is not the QP's", .pd.0)]
+    AddressHandleOfOtherPd { pd: PdId },
     #[error("a datagram of {length} bytes does not fit a packet: the port's MTU is {mtu}")]
     DatagramTooLong { length: u64, mtu: u32 },
     #[error("the send WR names no SRQ, which an XRC_INI QP cannot send without")]
@@ -83,6 +85,7 @@ impl RequesterFault {
             RequesterFault::NoReadAtomic
             | RequesterFault::NotInService { .. }
             | RequesterFault::NoAddressHandle
+            | RequesterFault::AddressHandleOfOtherPd { .. }
             | RequesterFault::NoSrq
             | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
             RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
@@ -107,6 +110,7 @@ impl RequesterFault {
             RequesterFault::NoAddressHandle => 0x0b,
             RequesterFault::DatagramTooLong { .. } => 0x0c,
             RequesterFault::NoSrq => 0x0d,
+            RequesterFault::AddressHandleOfOtherPd { .. } => 0x0e,
             RequesterFault::RetriesExceeded { .. } => 0x10,
             RequesterFault::RnrRetriesExceeded { .. } => 0x11,
             RequesterFault::Remote { .. } => 0x12,

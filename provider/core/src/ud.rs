@@ -26,8 +26,10 @@ pub(crate) struct Ud {
 
 impl Unreliable for Ud {
     fn check(ctx: &Context<'_>, wqe: &Wqe) -> Result<u32, RequesterFault> {
-        if !matches!(wqe.wr.remote, Remote::Datagram { .. }) {
-            return Err(RequesterFault::NoAddressHandle);
+        match wqe.wr.remote {
+            Remote::Datagram { pd, .. } if pd == ctx.init.pd => {}
+            Remote::Datagram { pd, .. } => return Err(RequesterFault::AddressHandleOfOtherPd { pd }),
+            _ => return Err(RequesterFault::NoAddressHandle),
         }
         // W-23: as a card does; others send nothing and say nothing.
         let mtu = Self::mtu(ctx);
@@ -42,7 +44,9 @@ impl Unreliable for Ud {
     }
 
     fn destination(&mut self, ctx: &Context<'_>, wqe: &Wqe) -> Option<Destination> {
-        let Remote::Datagram { ah, qpn, qkey, source_port, receiver } = &wqe.wr.remote else { return None };
+        let Remote::Datagram { ah, qpn, qkey, source_port, receiver, .. } = &wqe.wr.remote else {
+            return None;
+        };
         let path = crate::Path { source_port: *source_port, receiver: *receiver, ..ah.path };
         if *qpn == Qpn::MULTICAST {
             self.multicast_source = Some(path.src);

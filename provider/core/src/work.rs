@@ -1,7 +1,7 @@
 //! Work requests, as an application posts them.
 
 use crate::request::opcode;
-use crate::{AddressVector, QpType, Srqn};
+use crate::{AddressVector, PdId, QpType, Srqn};
 use ferroce_wire::{Position, Qpn};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -110,6 +110,8 @@ pub enum Remote {
     Datagram {
         /// The address handle: where it is.
         ah: Arc<AddressVector>,
+        /// The protection domain of the address handle, which must be the QP's.
+        pd: PdId,
         /// Its number; [`Qpn::MULTICAST`] with the address of a group.
         qpn: Qpn,
         /// Its Q_Key; with the top bit set, the sending QP's own is sent (IBTA 10.2.5).

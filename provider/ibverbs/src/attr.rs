@@ -70,6 +70,22 @@ fn ibv_ah_attr(av: &AddressVector) -> IbvAhAttr {
     }
 }
 
+pub(crate) fn ibv_ah_attr_of(attr: &AhAttr) -> IbvAhAttr {
+    IbvAhAttr {
+        grh: IbvGlobalRoute {
+            dgid: IbvGid { raw: attr.dgid.0 },
+            flow_label: attr.flow_label,
+            sgid_index: attr.sgid_index as u8,
+            hop_limit: attr.hop_limit,
+            traffic_class: attr.traffic_class,
+        },
+        sl: attr.sl,
+        is_global: u8::from(attr.is_global),
+        port_num: attr.port_num,
+        ..IbvAhAttr::default()
+    }
+}
+
 /// The attributes that `mask` names; what the program has in the others means nothing.
 pub(crate) fn qp_attr(attr: &IbvQpAttr, mask: QpAttrMask) -> Result<QpAttr, Errno> {
     let mut found = QpAttr::default();
@@ -101,6 +117,15 @@ pub(crate) fn qp_attr(attr: &IbvQpAttr, mask: QpAttrMask) -> Result<QpAttr, Errn
     found.retry_cnt = attr.retry_cnt;
     found.rnr_retry = attr.rnr_retry;
     Ok(found)
+}
+
+/// Attributes of the half that an XRC QP does not have: programs set them as on RC, and the kernel passes over them.
+pub(crate) fn ignored(qp_type: QpType) -> QpAttrMask {
+    match qp_type {
+        QpType::XrcIni => QpAttrMask::MAX_DEST_RD_ATOMIC | QpAttrMask::MIN_RNR_TIMER,
+        QpType::XrcTgt => QpAttrMask::MAX_QP_RD_ATOMIC | QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY,
+        _ => QpAttrMask::empty(),
+    }
 }
 
 fn qp_state(value: u32) -> Result<QpState, Errno> {

@@ -5,6 +5,7 @@ use crate::device::DeviceObject;
 use crate::errno::{Errno, minus_one};
 use crate::object::{self, Object};
 use crate::qp::QpObject;
+use crate::srq::SrqObject;
 use crate::{pointer, table};
 use ferroce::{AsyncEventKind, Context};
 use ferroce_ibverbs_layout::{IbvAsyncElement, IbvAsyncEvent, IbvContext, VerbsContext};
@@ -69,6 +70,7 @@ unsafe fn next_async_event(context: *mut IbvContext, event: *mut IbvAsyncEvent) 
     let element = match Subject::of(record.kind) {
         Subject::Cq => IbvAsyncElement { cq: object::by_cookie::<CqObject>(record.element) },
         Subject::Qp => IbvAsyncElement { qp: object::by_cookie::<QpObject>(record.element) },
+        Subject::Srq => IbvAsyncElement { srq: object::by_cookie::<SrqObject>(record.element) },
         Subject::Port => IbvAsyncElement { port_num: record.element as c_int },
     };
     // SAFETY: the C contract.
@@ -101,6 +103,12 @@ unsafe fn acknowledge(event: *mut IbvAsyncEvent) -> Result<(), Errno> {
             // SAFETY: as for a CQ.
             unsafe { object::borrow::<QpObject>(qp) }?.verbs().ack_async_event();
         }
+        Subject::Srq => {
+            // SAFETY: as for a CQ.
+            let srq = unsafe { event.element.srq };
+            // SAFETY: as for a CQ.
+            unsafe { object::borrow::<SrqObject>(srq) }?.verbs().ack_async_event();
+        }
         Subject::Port => {}
     }
     Ok(())
@@ -110,6 +118,7 @@ unsafe fn acknowledge(event: *mut IbvAsyncEvent) -> Result<(), Errno> {
 enum Subject {
     Cq,
     Qp,
+    Srq,
     /// The port or the device as a whole.
     Port,
 }
@@ -127,6 +136,7 @@ impl Subject {
             | Kind::PathMig
             | Kind::PathMigErr
             | Kind::QpLastWqeReached => Subject::Qp,
+            Kind::SrqErr | Kind::SrqLimitReached => Subject::Srq,
             Kind::DeviceFatal
             | Kind::PortActive
             | Kind::PortErr
@@ -134,10 +144,7 @@ impl Subject {
             | Kind::PkeyChange
             | Kind::SmChange
             | Kind::ClientReregister
-            | Kind::GidChange
-            // There are no SRQs that events could be about.
-            | Kind::SrqErr
-            | Kind::SrqLimitReached => Subject::Port,
+            | Kind::GidChange => Subject::Port,
         }
     }
 }

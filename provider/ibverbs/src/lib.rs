@@ -10,6 +10,7 @@
 //! comments in this crate refer to it as *the C contract*. A panic never unwinds into C: it ends the process with its
 //! message, as `extern "C"` functions do.
 
+mod ah;
 mod attr;
 mod channel;
 mod context;
@@ -29,7 +30,9 @@ mod qp;
 mod qp_ex;
 mod query;
 mod rate;
+mod srq;
 mod strings;
 mod sysfs;
 mod table;
 mod unsupported;
+mod xrcd;

@@ -17,6 +17,18 @@ pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Result<T, Errno> {
     Ok(unsafe { pointer.read() })
 }
 
+/// Reads through a pointer that need not be aligned.
+///
+/// # Safety
+/// `pointer` is null or points to the bytes of a `T` that nobody changes meanwhile.
+pub(crate) unsafe fn read_unaligned<T: Copy>(pointer: *const T) -> Result<T, Errno> {
+    if pointer.is_null() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: not null, so it points to the bytes of a T by the caller's promise.
+    Ok(unsafe { pointer.read_unaligned() })
+}
+
 /// Writes through a pointer.
 ///
 /// # Safety

@@ -1,12 +1,15 @@
-//! `ibv_post_send` and `ibv_post_recv`: lists of work requests, converted one by one as the verbs take them.
+//! `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`: lists of work requests, converted one by one as the verbs take them.
 
+use crate::ah;
 use crate::errno::{Errno, status};
 use crate::object;
 use crate::pointer;
 use crate::qp::QpObject;
-use ferroce::core::{Payload, QpCaps, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
+use crate::srq::SrqObject;
+use ferroce::core::{Payload, QpCaps, QpType, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, Srqn};
 use ferroce::{PostCause, PostError, check_inline};
-use ferroce_ibverbs_layout::{IbvQp, IbvRecvWr, IbvSendWr, IbvSge};
+use ferroce_ibverbs_layout::{IbvQp, IbvRecvWr, IbvSendWr, IbvSge, IbvSrq};
+use ferroce_wire::Qpn;
 use libc::c_int;
 use smallvec::SmallVec;
 
@@ -19,7 +22,7 @@ pub(crate) unsafe extern "C" fn post_send_op(
     // SAFETY: the C contract.
     let object = unsafe { object::borrow::<QpObject>(qp) };
     let posted = object.map_err(|errno| (wr, errno)).and_then(|object| {
-        let mut list = List::new(wr, &object.verbs().init().caps);
+        let mut list = List::new(wr, Target::of(object));
         let result = object.verbs().post_send(&mut list);
         list.outcome(result)
     });
@@ -36,12 +39,46 @@ pub(crate) unsafe extern "C" fn post_recv_op(
     // SAFETY: the C contract.
     let object = unsafe { object::borrow::<QpObject>(qp) };
     let posted = object.map_err(|errno| (wr, errno)).and_then(|object| {
-        let mut list = List::new(wr, &object.verbs().init().caps);
+        let mut list = List::new(wr, Target::of(object));
         let result = object.verbs().post_recv(&mut list);
         list.outcome(result)
     });
     // SAFETY: the C contract.
     unsafe { report(posted, bad_wr) }
+}
+
+/// The operation behind `ibv_post_srq_recv`.
+pub(crate) unsafe extern "C" fn post_srq_recv_op(
+    srq: *mut IbvSrq,
+    wr: *mut IbvRecvWr,
+    bad_wr: *mut *mut IbvRecvWr,
+) -> c_int {
+    // SAFETY: the C contract.
+    let object = unsafe { object::borrow::<SrqObject>(srq) };
+    let posted = object.map_err(|errno| (wr, errno)).and_then(|object| {
+        let caps = QpCaps { max_recv_sge: object.verbs().max_sge(), ..QpCaps::default() };
+        let mut list = List::new(wr, Target { caps: &caps, qp_type: None, qpn: Qpn::default() });
+        let result = object.verbs().post_recv(&mut list);
+        list.outcome(result)
+    });
+    // SAFETY: the C contract.
+    unsafe { report(posted, bad_wr) }
+}
+
+/// What a list of work requests is posted to.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    caps: &'a QpCaps,
+    /// The type of a QP.
+    qp_type: Option<QpType>,
+    qpn: Qpn,
+}
+
+impl<'a> Target<'a> {
+    fn of(object: &'a QpObject) -> Self {
+        let init = object.verbs().init();
+        Target { caps: &init.caps, qp_type: Some(init.qp_type), qpn: object.verbs().qpn() }
+    }
 }
 
 /// Answers C: the error number, and in `bad_wr` the first work request that was not posted.
@@ -66,20 +103,20 @@ trait Linked: Sized {
 
     /// # Safety
     /// The C contract for the pointers in it.
-    unsafe fn convert(&self, caps: &QpCaps) -> Result<Self::Wr, Errno>;
+    unsafe fn convert(&self, target: Target<'_>) -> Result<Self::Wr, Errno>;
 }
 
 /// The work requests of a list that can be converted, up to the first that can't.
 struct List<'a, W> {
     first: *mut W,
     next: *mut W,
-    caps: &'a QpCaps,
+    target: Target<'a>,
     refused: Option<Errno>,
 }
 
 impl<'a, W: Linked> List<'a, W> {
-    fn new(first: *mut W, caps: &'a QpCaps) -> Self {
-        List { first, next: first, caps, refused: None }
+    fn new(first: *mut W, target: Target<'a>) -> Self {
+        List { first, next: first, target, refused: None }
     }
 
     /// What became of it: done, or the first work request that was not posted, and why.
@@ -110,7 +147,7 @@ impl<W: Linked> Iterator for List<'_, W> {
         // SAFETY: the C contract; the list ends with a null pointer.
         let wr = unsafe { self.next.as_ref() }?;
         // SAFETY: the C contract.
-        match unsafe { wr.convert(self.caps) } {
+        match unsafe { wr.convert(self.target) } {
             Ok(converted) => {
                 self.next = wr.next();
                 Some(converted)
@@ -130,7 +167,8 @@ impl Linked for IbvSendWr {
         self.next
     }
 
-    unsafe fn convert(&self, caps: &QpCaps) -> Result<SendWr, Errno> {
+    unsafe fn convert(&self, target: Target<'_>) -> Result<SendWr, Errno> {
+        let caps = target.caps;
         // Flags that no header defines mean nothing to any device.
         let flags = SendFlags::from_bits_truncate(self.send_flags);
         // SAFETY: the C contract.
@@ -141,7 +179,17 @@ impl Linked for IbvSendWr {
         } else {
             Payload::Sges(converted(sges))
         };
-        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload, remote: Remote::Peer })
+        let remote = match target.qp_type {
+            Some(QpType::Ud) => {
+                // SAFETY: of a UD QP's request this member of the union is the one that the program has filled in.
+                let ud = unsafe { self.wr.ud };
+                // SAFETY: the C contract.
+                unsafe { ah::remote(ud.ah, target.qpn, ud.remote_qpn, ud.remote_qkey) }?
+            }
+            Some(QpType::XrcIni) => Remote::Srq(Srqn::new(self.remote_srqn)),
+            _ => Remote::Peer,
+        };
+        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload, remote })
     }
 }
 
@@ -152,9 +200,9 @@ impl Linked for IbvRecvWr {
         self.next
     }
 
-    unsafe fn convert(&self, caps: &QpCaps) -> Result<RecvWr, Errno> {
+    unsafe fn convert(&self, target: Target<'_>) -> Result<RecvWr, Errno> {
         // SAFETY: the C contract.
-        let sges = unsafe { ibv_sges(self.sg_list, self.num_sge, caps.max_recv_sge) }?;
+        let sges = unsafe { ibv_sges(self.sg_list, self.num_sge, target.caps.max_recv_sge) }?;
         Ok(RecvWr { wr_id: self.wr_id, sges: converted(sges) })
     }
 }

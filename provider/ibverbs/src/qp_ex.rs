@@ -3,14 +3,16 @@
 //! Requests are collected here and posted together by `ibv_wr_complete`, all or none. Between the two the QP's send queue
 //! belongs to one thread, as in rdma-core.
 
+use crate::ah;
 use crate::errno::{Errno, status};
 use crate::object;
 use crate::pointer;
 use crate::post::{append, converted, refused};
 use crate::qp::QpObject;
 use ferroce::check_inline;
-use ferroce::core::{Payload, QpCaps, Remote, SendFlags, SendOp, SendWr, Sge};
+use ferroce::core::{Payload, QpCaps, QpType, Remote, SendFlags, SendOp, SendWr, Sge, Srqn};
 use ferroce_ibverbs_layout::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
+use ferroce_wire::Qpn;
 use libc::{c_int, c_void};
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -66,6 +68,15 @@ impl Builder {
 impl Batch {
     fn fail(&mut self, errno: Errno) {
         self.error.get_or_insert(errno);
+    }
+
+    /// Says whom the last request is for.
+    fn set_remote(&mut self, remote: Result<Remote, Errno>) {
+        match (remote, self.wrs.last_mut()) {
+            (Err(errno), _) => self.fail(errno),
+            (Ok(_), None) => self.fail(Errno::INVALID),
+            (Ok(remote), Some(wr)) => wr.remote = remote,
+        }
     }
 
     /// Gives the last request its payload.
@@ -139,6 +150,19 @@ unsafe fn set_payload(qp: *mut IbvQpEx, payload: impl FnOnce(&QpCaps) -> Result<
     let act = |object: &QpObject, builder: &Builder| {
         // SAFETY: acquired by wr_start.
         unsafe { builder.batch() }.set_payload(payload(&object.verbs().init().caps));
+    };
+    // SAFETY: the C contract.
+    unsafe { with_builder(qp, act) };
+}
+
+/// Says whom the last request is for, as one of the QP with the number given.
+///
+/// # Safety
+/// The C contract: between `ibv_wr_start` and `ibv_wr_complete`.
+unsafe fn set_remote(qp: *mut IbvQpEx, remote: impl FnOnce(Qpn) -> Result<Remote, Errno>) {
+    let act = |object: &QpObject, builder: &Builder| {
+        // SAFETY: acquired by wr_start.
+        unsafe { builder.batch() }.set_remote(remote(object.verbs().qpn()));
     };
     // SAFETY: the C contract.
     unsafe { with_builder(qp, act) };
@@ -229,14 +253,16 @@ unsafe extern "C" fn wr_send_tso(qp: *mut IbvQpEx, _: *mut c_void, _: u16, _: u1
     unsafe { add_unsupported(qp) };
 }
 
-unsafe extern "C" fn wr_set_ud_addr(qp: *mut IbvQpEx, _: *mut IbvAh, _: u32, _: u32) {
+unsafe extern "C" fn wr_set_ud_addr(qp: *mut IbvQpEx, ah: *mut IbvAh, remote_qpn: u32, remote_qkey: u32) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    let remote = |qpn| unsafe { ah::remote(ah, qpn, remote_qpn, remote_qkey) };
+    // SAFETY: the C contract.
+    unsafe { set_remote(qp, remote) };
 }
 
-unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut IbvQpEx, _: u32) {
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut IbvQpEx, remote_srqn: u32) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    unsafe { set_remote(qp, |_| Ok(Remote::Srq(Srqn::new(remote_srqn)))) };
 }
 
 unsafe extern "C" fn wr_atomic_write(qp: *mut IbvQpEx, _: u32, _: u64, _: *const c_void) {
@@ -311,16 +337,22 @@ const WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
 const WITH_LOCAL_INV: u64 = 1 << 7;
 const WITH_SEND_WITH_INV: u64 = 1 << 9;
 
-/// The operations that a QP may be made with.
-pub(crate) const SUPPORTED_SEND_OPS: u64 = WITH_RDMA_WRITE
-    | WITH_RDMA_WRITE_WITH_IMM
-    | WITH_SEND
-    | WITH_SEND_WITH_IMM
-    | WITH_RDMA_READ
-    | WITH_ATOMIC_CMP_AND_SWP
-    | WITH_ATOMIC_FETCH_AND_ADD
-    | WITH_LOCAL_INV
-    | WITH_SEND_WITH_INV;
+/// The operations that a QP of this type may be made with.
+pub(crate) fn supported_send_ops(qp_type: QpType) -> u64 {
+    let (va, rkey, imm) = (0, 0, [0; 4]);
+    let ops = [
+        (WITH_RDMA_WRITE, SendOp::Write { va, rkey }),
+        (WITH_RDMA_WRITE_WITH_IMM, SendOp::WriteImm { va, rkey, imm }),
+        (WITH_SEND, SendOp::Send),
+        (WITH_SEND_WITH_IMM, SendOp::SendImm { imm }),
+        (WITH_RDMA_READ, SendOp::Read { va, rkey }),
+        (WITH_ATOMIC_CMP_AND_SWP, SendOp::CompareSwap { va, rkey, compare: 0, swap: 0 }),
+        (WITH_ATOMIC_FETCH_AND_ADD, SendOp::FetchAdd { va, rkey, add: 0 }),
+        (WITH_LOCAL_INV, SendOp::LocalInv { rkey }),
+        (WITH_SEND_WITH_INV, SendOp::SendInv { rkey }),
+    ];
+    ops.iter().filter(|(_, op)| op.is_sent_by(qp_type)).fold(0, |bits, (bit, _)| bits | bit)
+}
 
 /// The public structure of a new QP around its plain part.
 pub(crate) fn new_qp_ex(qp_base: IbvQp) -> IbvQpEx {

@@ -3,11 +3,10 @@
 //! Every slot is filled, as rdma-core fills them: old programs call through some of them without a look.
 
 use crate::unsupported::{errno_op, pointer_op, void_op};
-use crate::{cq, cq_ex, errno, object, post, qp, query};
+use crate::{cq, cq_ex, errno, object, post, qp, query, srq, xrcd};
 use ferroce::limits::COMP_VECTORS;
 use ferroce_ibverbs_layout::{
-    IbvContext, IbvContextOps, IbvDevice, IbvMw, IbvMwBind, IbvPd, IbvQp, IbvRecvWr, IbvSrq,
-    IbvSrqInitAttrEx, IbvValuesEx, VerbsContext,
+    IbvContext, IbvContextOps, IbvDevice, IbvMw, IbvMwBind, IbvPd, IbvQp, IbvValuesEx, VerbsContext,
 };
 use libc::c_int;
 use std::ptr::null_mut;
@@ -53,12 +52,12 @@ pub(crate) fn verbs_context(device: *mut IbvDevice, async_fd: c_int) -> VerbsCon
         abi_placeholder2: Some(errno_op),
         ibv_create_flow: Some(pointer_op),
         abi_placeholder1: Some(pointer_op),
-        open_qp: Some(pointer_op),
+        open_qp: Some(xrcd::open_qp_op),
         create_qp_ex: Some(qp::create_qp_ex_op),
-        get_srq_num: Some(get_srq_num),
-        create_srq_ex: Some(create_srq_ex),
-        open_xrcd: Some(pointer_op),
-        close_xrcd: Some(errno_op),
+        get_srq_num: Some(srq::get_srq_num_op),
+        create_srq_ex: Some(srq::create_srq_ex_op),
+        open_xrcd: Some(xrcd::open_xrcd_op),
+        close_xrcd: Some(xrcd::close_xrcd_op),
         abi_placeholder3: 0,
         sz: size_of::<VerbsContext>(),
         context: IbvContext {
@@ -98,7 +97,7 @@ fn context_ops() -> IbvContextOps {
         _compat_modify_srq: Some(pointer_op),
         _compat_query_srq: Some(pointer_op),
         _compat_destroy_srq: Some(pointer_op),
-        post_srq_recv: Some(post_srq_recv),
+        post_srq_recv: Some(post::post_srq_recv_op),
         _compat_create_qp: Some(pointer_op),
         _compat_query_qp: Some(pointer_op),
         _compat_modify_qp: Some(pointer_op),
@@ -126,19 +125,5 @@ extern "C" fn bind_mw(_: *mut IbvQp, _: *mut IbvMw, _: *mut IbvMwBind) -> c_int 
 }
 
 extern "C" fn dealloc_mw(_: *mut IbvMw) -> c_int {
-    errno_op()
-}
-
-extern "C" fn get_srq_num(_: *mut IbvSrq, _: *mut u32) -> c_int {
-    errno_op()
-}
-
-extern "C" fn create_srq_ex(_: *mut IbvContext, _: *mut IbvSrqInitAttrEx) -> *mut IbvSrq {
-    errno::pointer(Err(errno::Errno::UNSUPPORTED))
-}
-
-unsafe extern "C" fn post_srq_recv(_: *mut IbvSrq, wr: *mut IbvRecvWr, bad_wr: *mut *mut IbvRecvWr) -> c_int {
-    // SAFETY: the C contract.
-    let _unwanted = unsafe { crate::pointer::write(bad_wr, wr) };
     errno_op()
 }

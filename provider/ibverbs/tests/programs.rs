@@ -67,6 +67,34 @@ mod events {
     );
 }
 
+/// UD QPs, address handles and multicast groups.
+mod datagrams {
+    use super::run;
+
+    cases!("datagrams":
+        there_and_back_over_ipv4,
+        there_and_back_over_ipv6,
+        built_by_calls,
+        requests_that_are_wrong,
+        handles_of_another_pd,
+        groups,
+    );
+}
+
+/// Shared receive queues.
+mod srq {
+    use super::run;
+
+    cases!("srq": overflow, attributes, created_by_its_type, events);
+}
+
+/// XRC domains.
+mod xrc {
+    use super::run;
+
+    cases!("xrc": one_target_and_several_srqs, built_by_calls, domains_behind_a_file);
+}
+
 /// Queries and refusals.
 mod queries {
     use super::run;

@@ -1,8 +1,8 @@
 //! What the device and its port say about themselves (`ibv_query_device(3)`, `ibv_query_port(3)`).
 
 use crate::limits::{
-    GID_TABLE_LEN, MAX_CQ, MAX_CQE, MAX_MR, MAX_MR_SIZE, MAX_MSG_SIZE, MAX_PD, MAX_QP, MAX_QP_WR,
-    MAX_RD_ATOMIC, MAX_SGE, PKEY_TABLE_LEN,
+    GID_TABLE_LEN, MAX_AH, MAX_CQ, MAX_CQE, MAX_MCAST_GRP, MAX_MR, MAX_MR_SIZE, MAX_MSG_SIZE, MAX_PD, MAX_QP,
+    MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQ, MAX_SRQ_WR, PKEY_TABLE_LEN,
 };
 use ferroce_core::PathMtu;
 
@@ -35,6 +35,12 @@ pub struct DeviceAttr {
     /// Bits 0 none, 1 HCA, 2 global as in `enum ibv_atomic_cap`; ours is global, as host atomics are.
     pub atomic_cap: u32,
     pub max_ah: u32,
+    pub max_srq: u32,
+    pub max_srq_wr: u32,
+    pub max_srq_sge: u32,
+    pub max_mcast_grp: u32,
+    pub max_mcast_qp_attach: u32,
+    pub max_total_mcast_qp_attach: u32,
     pub max_pkeys: u32,
     /// Code of the local ACK delay: 4.096 µs · 2^code.
     pub local_ca_ack_delay: u8,
@@ -49,9 +55,17 @@ const CAP_SYS_IMAGE_GUID: u32 = 1 << 11;
 const CAP_RC_RNR_NAK_GEN: u32 = 1 << 12;
 /// `IBV_DEVICE_PORT_ACTIVE_EVENT`.
 const CAP_PORT_ACTIVE_EVENT: u32 = 1 << 10;
+/// `IBV_DEVICE_SRQ_RESIZE`.
+const CAP_SRQ_RESIZE: u32 = 1 << 13;
+/// `IBV_DEVICE_XRC`.
+const CAP_XRC: u32 = 1 << 20;
 /// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
-const CAP_FLAGS: u32 =
-    CAP_CURR_QP_STATE_MOD | CAP_SYS_IMAGE_GUID | CAP_RC_RNR_NAK_GEN | CAP_PORT_ACTIVE_EVENT;
+const CAP_FLAGS: u32 = CAP_CURR_QP_STATE_MOD
+    | CAP_SYS_IMAGE_GUID
+    | CAP_RC_RNR_NAK_GEN
+    | CAP_PORT_ACTIVE_EVENT
+    | CAP_SRQ_RESIZE
+    | CAP_XRC;
 /// The `vendor_id` of a device without a vendor.
 const NOBODYS_OUI: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_GLOB`.
@@ -82,7 +96,13 @@ impl DeviceAttr {
             max_res_rd_atom: rd_atomic.saturating_mul(MAX_QP),
             max_qp_init_rd_atom: rd_atomic,
             atomic_cap: ATOMIC_GLOB,
-            max_ah: 0,
+            max_ah: MAX_AH,
+            max_srq: MAX_SRQ,
+            max_srq_wr: MAX_SRQ_WR,
+            max_srq_sge: MAX_SGE,
+            max_mcast_grp: MAX_MCAST_GRP,
+            max_mcast_qp_attach: MAX_QP,
+            max_total_mcast_qp_attach: MAX_QP.saturating_mul(MAX_MCAST_GRP),
             max_pkeys: PKEY_TABLE_LEN,
             local_ca_ack_delay: 15,
             phys_port_cnt: 1,

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::events::{AsyncEventRecord, AsyncEvents};
 use crate::limits::MAX_PD;
 use crate::pd::Pd;
+use crate::xrcd::{Xrcd, XrcdFlags};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,6 +70,16 @@ impl Context {
     ) -> Result<Cq, Error> {
         self.shared.check_alive()?;
         Cq::new(Arc::clone(&self.shared), cqe, cookie, channel, comp_vector)
+    }
+
+    /// Opens an XRC domain: a new one without a file, the one of the file otherwise.
+    ///
+    /// # Errors
+    /// With a file: nobody has the domain open and `flags` do not say to make it; somebody has, and they say that nobody
+    /// may.
+    pub fn open_xrcd(&self, file: Option<BorrowedFd<'_>>, flags: XrcdFlags) -> Result<Xrcd, Error> {
+        self.shared.check_alive()?;
+        Xrcd::open(Arc::clone(&self.shared), file, flags)
     }
 
     /// The descriptor that becomes readable with an asynchronous event.

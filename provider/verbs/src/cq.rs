@@ -2,7 +2,7 @@
 
 use crate::acks::Acks;
 use crate::context::ContextShared;
-use crate::engine::QpShared;
+use crate::engine::{QpShared, SrqShared};
 use crate::error::Error;
 use crate::events::{AsyncEventKind, AsyncEvents};
 use crate::limits::{COMP_VECTORS, MAX_CQE};
@@ -70,8 +70,8 @@ pub(crate) struct CqShared {
     events: Acks,
     async_events: Acks,
     overrun: AtomicBool,
-    /// QPs that complete into it.
-    qps: AtomicUsize,
+    /// QPs and XRC SRQs that complete into it.
+    users: AtomicUsize,
     context_events: Arc<AsyncEvents>,
 }
 
@@ -89,6 +89,18 @@ struct Entry {
     queue: Queue,
     retires: u32,
     qp: Arc<QpShared>,
+    /// The SRQ that has room again then.
+    srq: Option<Arc<SrqShared>>,
+}
+
+impl Entry {
+    /// It was polled, or is forgotten: there is room in its work queue again.
+    fn retire(&self) {
+        match &self.srq {
+            None => self.qp.retire(self.queue, self.retires),
+            Some(srq) => srq.retire(self.retires),
+        }
+    }
 }
 
 /// What the next notification waits for.
@@ -111,7 +123,12 @@ pub(crate) enum Delivered {
 
 impl CqShared {
     /// Adds a completion and fires the notification that waits for it.
-    pub(crate) fn push(&self, completion: &Completion, qp: Arc<QpShared>) -> Delivered {
+    pub(crate) fn push(
+        &self,
+        completion: &Completion,
+        qp: Arc<QpShared>,
+        srq: Option<Arc<SrqShared>>,
+    ) -> Delivered {
         let mut queue = self.queue.lock();
         if self.overrun.load(Ordering::Relaxed) {
             return Delivered::Lost;
@@ -125,6 +142,7 @@ impl CqShared {
             queue: completion.queue,
             retires: completion.retires,
             qp,
+            srq,
         });
         self.waiting.store(queue.entries.len(), Ordering::Release);
         let fires = match queue.armed {
@@ -149,12 +167,12 @@ impl CqShared {
         }
     }
 
-    /// A QP starts (or stops) using it.
-    pub(crate) fn count_qp(&self, starts: bool) {
+    /// A QP or an XRC SRQ starts (or stops) using it.
+    pub(crate) fn count_user(&self, starts: bool) {
         if starts {
-            self.qps.fetch_add(1, Ordering::AcqRel);
+            self.users.fetch_add(1, Ordering::AcqRel);
         } else {
-            self.qps.fetch_sub(1, Ordering::AcqRel);
+            self.users.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
@@ -175,7 +193,13 @@ impl CqShared {
     /// Removes the completions of a QP that is destroyed, as a card does.
     pub(crate) fn forget_qp(&self, qp: &Arc<QpShared>) {
         let mut queue = self.queue.lock();
-        queue.entries.retain(|entry| !Arc::ptr_eq(&entry.qp, qp));
+        queue.entries.retain(|entry| {
+            let stays = !Arc::ptr_eq(&entry.qp, qp);
+            if !stays && entry.srq.is_some() {
+                entry.retire();
+            }
+            stays
+        });
         self.waiting.store(queue.entries.len(), Ordering::Release);
     }
 
@@ -185,7 +209,7 @@ impl CqShared {
         let mut taken = 0;
         while taken < max {
             let Some(entry) = queue.entries.pop_front() else { break };
-            entry.qp.retire(entry.queue, entry.retires);
+            entry.retire();
             sink(&entry.wc);
             taken += 1;
         }
@@ -226,7 +250,7 @@ impl Cq {
             events: Acks::default(),
             async_events: Acks::default(),
             overrun: AtomicBool::new(false),
-            qps: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
             context_events: Arc::clone(&context.events),
         })?;
         if let Some(channel) = &shared.channel {
@@ -329,7 +353,7 @@ impl Cq {
     /// while a QP uses it (`ibv_destroy_cq(3)`: EBUSY).
     pub fn close(&self) -> Result<(), Error> {
         self.context.check_alive()?;
-        let users = self.shared.qps.load(Ordering::Acquire);
+        let users = self.shared.users.load(Ordering::Acquire);
         if users > 0 {
             return Err(Error::InUse { what: "CQ", users });
         }

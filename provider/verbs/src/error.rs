@@ -1,9 +1,13 @@
 //! Why a verb was refused. Each error has a kind, from which the C ABI makes the errno.
 
 use crate::gid::Gid;
-use ferroce_core::{CreateQpError, DeregisterError, ModifyQpError, RegisterError, UnknownQp};
+use ferroce_core::{
+    CreateQpError, CreateSrqError, DeregisterError, McastError, ModifyQpError, RegisterError, UnknownQp,
+    UnknownSrq,
+};
 use ferroce_keeper::KeeperError;
 use ferroce_port::UdpPortError;
+use ferroce_wire::Qpn;
 use thiserror::Error;
 
 /// What kind of refusal it is.
@@ -150,6 +154,41 @@ pub enum Error {
         /// How many use it.
         users: usize,
     },
+    /// An SRQ holds more than its new size.
+    #[error("an SRQ of {asked} work requests is asked for, but it holds {held}")]
+    SrqTooSmall {
+        /// The size asked for.
+        asked: u32,
+        /// Work requests in it.
+        held: u32,
+    },
+    /// An SRQ could not be made.
+    #[error(transparent)]
+    CreateSrq(#[from] CreateSrqError),
+    /// No such SRQ.
+    #[error(transparent)]
+    UnknownSrq(#[from] UnknownSrq),
+    /// A QP could not be attached to a multicast group, or detached.
+    #[error(transparent)]
+    Mcast(#[from] McastError),
+    /// O_EXCL, and the XRC domain is open.
+    #[error("the XRC domain of that file is open already, and O_EXCL was given")]
+    XrcdExists,
+    /// No O_CREAT, and the XRC domain is not open.
+    #[error("no XRC domain is open with that file in this process, and O_CREAT was not given")]
+    XrcdAbsent,
+    /// Bytes that should be an IP header.
+    #[error("the 40 bytes in front of the datagram hold no IP header: were they received with it?")]
+    NoIpHeader,
+    /// A packet to an address that the device does not have.
+    #[error("the datagram was sent to {0}, which is not an address of the device")]
+    NotOurs(Gid),
+    /// The XRC domain has no such target.
+    #[error("the XRC domain has no target {qpn} in this process")]
+    NoTarget {
+        /// The QPN asked for.
+        qpn: Qpn,
+    },
     /// The device does not have it.
     #[error("{0} is not provided by this device")]
     Unsupported(&'static str),
@@ -166,7 +205,10 @@ impl Error {
             Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
             Error::TooManyCqs { .. }
             | Error::Register(RegisterError::TooManyRegions { .. })
-            | Error::CreateQp(CreateQpError::TooManyQps { .. }) => ErrorKind::NoRoom,
+            | Error::CreateQp(CreateQpError::TooManyQps { .. })
+            | Error::CreateSrq(CreateSrqError::TooManySrqs { .. }) => ErrorKind::NoRoom,
+            // As the kernel has it.
+            Error::XrcdAbsent => ErrorKind::Os(libc::EAGAIN),
             Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
             Error::InUse { .. } => ErrorKind::Busy,
             Error::Unsupported(_) => ErrorKind::Unsupported,
@@ -178,6 +220,13 @@ impl Error {
             | Error::UnknownQp(_)
             | Error::OutOfRange { .. }
             | Error::CqTooSmall { .. }
+            | Error::SrqTooSmall { .. }
+            | Error::UnknownSrq(_)
+            | Error::Mcast(_)
+            | Error::XrcdExists
+            | Error::NoTarget { .. }
+            | Error::NoIpHeader
+            | Error::NotOurs(_)
             | Error::NoSuchPort(_)
             | Error::GidIndexRange { .. }
             | Error::NotGlobal
@@ -216,6 +265,8 @@ pub enum PostCause {
     TooLong { length: u64, limit: u64 },
     #[error("this QP can't do {0}")]
     OpNotSupported(&'static str),
+    #[error("the QP has no receive queue of its own: post to its SRQ")]
+    NoReceiveQueue,
     #[error("the device was opened before fork(2) and is dead in the child")]
     Forked,
 }

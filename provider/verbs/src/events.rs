@@ -4,6 +4,7 @@ use crate::acks::Acks;
 use crate::error::Error;
 use crate::records::RecordChannel;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// What an asynchronous event says; the values are those of `enum ibv_event_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +117,38 @@ impl AsyncEvents {
     pub(crate) fn discard(&self, acks: &Acks, element: u64) {
         let unread = self.records.discard(|record| record[..8] == element.to_ne_bytes());
         acks.acknowledge(unread as u64);
+    }
+}
+
+/// Whom the asynchronous events about an object go to.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// What the owner calls the object.
+    cookie: u64,
+    acks: Acks,
+    events: Arc<AsyncEvents>,
+}
+
+impl Listener {
+    pub(crate) fn new(cookie: u64, events: Arc<AsyncEvents>) -> Listener {
+        Listener { cookie, acks: Acks::default(), events }
+    }
+
+    /// Tells it what happened.
+    pub(crate) fn raise(&self, kind: AsyncEventKind) {
+        self.events.raise(&self.acks, self.cookie, kind);
+    }
+
+    /// It acknowledged an event.
+    pub(crate) fn acknowledge(&self) {
+        self.acks.acknowledge(1);
+    }
+
+    /// Nothing more happens to the object: forgets the events that were not read, and waits for the others to be
+    /// acknowledged.
+    pub(crate) fn close(&self) {
+        self.events.discard(&self.acks, self.cookie);
+        self.acks.wait();
     }
 }
 

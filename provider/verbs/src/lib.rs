@@ -2,7 +2,8 @@
 //!
 //! The API is the verbs', one call for each, under the field's names: [`devices`] lists devices, [`Device::open`]
 //! gives a [`Context`], from which come protection domains ([`Pd`]), memory regions ([`Mr`]), completion queues
-//! ([`Cq`]) and queue pairs ([`Qp`]). Work requests and completions are the transport's own types, from
+//! ([`Cq`]), queue pairs ([`Qp`]), address handles ([`Ah`]), shared receive queues ([`Srq`]) and XRC domains
+//! ([`Xrcd`]). Work requests and completions are the transport's own types, from
 //! `ferroce_core`.
 //!
 //! Packets leave and arrive through UDP port 4791, which the processes of a host share through a keeper that
@@ -10,6 +11,7 @@
 //! thread; a thread of the engine does it while nobody polls.
 
 mod acks;
+mod ah;
 mod attr;
 mod config;
 mod context;
@@ -22,12 +24,16 @@ mod fork;
 mod gid;
 pub mod limits;
 mod mappings;
+mod mcast;
 mod memory;
 mod pd;
 mod post;
 mod qp;
 mod records;
+mod srq;
+mod xrcd;
 
+pub use ah::{Ah, AhAttr};
 pub use attr::{DeviceAttr, PortAttr, PortState};
 pub use config::Config;
 pub use context::Context;
@@ -39,4 +45,6 @@ pub use ferroce_core as core;
 pub use gid::{Gid, GidTable};
 pub use pd::{Mr, Pd};
 pub use post::check_inline;
-pub use qp::{AhAttr, Qp, QpSpec};
+pub use qp::{Qp, QpSpec};
+pub use srq::{Srq, SrqAttr, SrqSpec};
+pub use xrcd::{Xrcd, XrcdFlags};

@@ -8,6 +8,14 @@ pub const MAX_QP_WR: u32 = 65_536;
 pub const MAX_SGE: u32 = 32;
 /// Bytes of inline data of a work request.
 pub const MAX_INLINE_DATA: u32 = 1024;
+/// SRQs of one process.
+pub const MAX_SRQ: u32 = ferroce_core::MAX_SRQS;
+/// Work requests of one SRQ.
+pub const MAX_SRQ_WR: u32 = 65_536;
+/// Address handles of one process; what is reported, as nothing bounds them.
+pub const MAX_AH: u32 = 1 << 24;
+/// Multicast groups; what is reported, as nothing but the kernel bounds them.
+pub const MAX_MCAST_GRP: u32 = 8192;
 /// CQs of one process.
 pub const MAX_CQ: u32 = 65_536;
 /// Completions of one CQ.

@@ -1,12 +1,14 @@
 //! Protection domains and memory regions.
 
+use crate::ah::{Ah, AhAttr};
 use crate::context::ContextShared;
 use crate::cq::Cq;
 use crate::error::Error;
 use crate::limits::{MAX_INLINE_DATA, MAX_MR_SIZE, MAX_QP_WR, MAX_SGE};
 use crate::mappings::{self, Obstacle};
 use crate::qp::{Qp, QpSpec};
-use ferroce_core::{AccessFlags, PdId, QpType, RegionKeys, RegionSpec};
+use crate::srq::{Srq, SrqSpec};
+use ferroce_core::{AccessFlags, PdId, RegionKeys, RegionSpec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -68,15 +70,13 @@ impl Pd {
     /// Makes a QP in RESET.
     pub fn create_qp(&self, spec: &QpSpec<'_>) -> Result<Qp, Error> {
         self.shared.context.check_alive()?;
-        if !matches!(spec.qp_type, QpType::Rc | QpType::Uc) {
-            return Err(Error::Unsupported("a QP of that type"));
-        }
+        let caps = spec.granted();
         for (what, asked, limit) in [
-            ("max_send_wr", spec.caps.max_send_wr, MAX_QP_WR),
-            ("max_recv_wr", spec.caps.max_recv_wr, MAX_QP_WR),
-            ("max_send_sge", spec.caps.max_send_sge, MAX_SGE),
-            ("max_recv_sge", spec.caps.max_recv_sge, MAX_SGE),
-            ("max_inline_data", spec.caps.max_inline_data, MAX_INLINE_DATA),
+            ("max_send_wr", caps.max_send_wr, MAX_QP_WR),
+            ("max_recv_wr", caps.max_recv_wr, MAX_QP_WR),
+            ("max_send_sge", caps.max_send_sge, MAX_SGE),
+            ("max_recv_sge", caps.max_recv_sge, MAX_SGE),
+            ("max_inline_data", caps.max_inline_data, MAX_INLINE_DATA),
         ] {
             if asked > limit {
                 return Err(Error::OutOfRange { what, asked: u64::from(asked), limit: u64::from(limit) });
@@ -85,9 +85,29 @@ impl Pd {
         Qp::new(PdUser::new(&self.shared), spec)
     }
 
+    /// Makes an address handle.
+    pub fn create_ah(&self, attr: &AhAttr) -> Result<Ah, Error> {
+        self.shared.context.check_alive()?;
+        let ah = Ah::new(PdUser::new(&self.shared), attr);
+        if let Err(error) = &ah {
+            tracing::info!(%error, "create_ah refused");
+        }
+        ah
+    }
+
+    /// Makes an SRQ without work requests and without a limit.
+    pub fn create_srq(&self, spec: &SrqSpec<'_>) -> Result<Srq, Error> {
+        self.shared.context.check_alive()?;
+        Srq::new(PdUser::new(&self.shared), spec)
+    }
+
     /// Whether `cq` belongs to the same open device.
     pub fn same_context(&self, cq: &Cq) -> bool {
         cq.is_of(&self.shared.context)
+    }
+
+    pub(crate) fn context(&self) -> &Arc<ContextShared> {
+        &self.shared.context
     }
 
     /// Makes it ready to be dropped. Fails while regions or QPs of it exist (`ibv_dealloc_pd(3)`: EBUSY).

@@ -1,82 +1,134 @@
 //! Queue pairs.
 
+use crate::ah::{AhAttr, resolve};
 use crate::context::ContextShared;
 use crate::cq::Cq;
-use crate::device::Device;
-use crate::engine::QpShared;
+use crate::engine::{Cqs, NO_CQ, QpShared};
 use crate::error::{Error, PostCause, PostError};
+use crate::events::Listener;
 use crate::gid::Gid;
 use crate::pd::PdUser;
 use crate::post;
-use ferroce_core::{
-    AddressVector, Path, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType, RecvWr, SendWr,
-};
-use ferroce_port::{interfaces, source_port};
+use crate::srq::Srq;
+use crate::xrcd::XrcdUser;
+use ferroce_core::{PdId, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType, RecvWr, SendWr, XrcdId};
 use ferroce_wire::Qpn;
-use std::net::IpAddr;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a QP is made with (`ibv_create_qp(3)`).
+/// What a QP is made with (`ibv_create_qp(3)`). XRC targets are made from their domain
+/// ([`Xrcd::create_target`](crate::Xrcd::create_target)).
 #[derive(Clone, Copy, Debug)]
 pub struct QpSpec<'a> {
     /// Service type.
     pub qp_type: QpType,
     /// Where send completions go.
     pub send_cq: &'a Cq,
-    /// Where receive completions go.
+    /// Where receive completions go. An XRC initiator receives nothing, so it does not matter there.
     pub recv_cq: &'a Cq,
+    /// Where receive work requests come from, instead of a receive queue of its own. Not with XRC.
+    pub srq: Option<&'a Srq>,
     /// Sizes of the work queues.
     pub caps: QpCaps,
     /// Whether every send WR makes a completion.
     pub sq_sig_all: bool,
+    /// Whether multicast packets that it sent itself are kept from it (UD only).
+    pub block_self_mcast: bool,
     /// What asynchronous events about it carry.
     pub cookie: u64,
 }
 
-/// An address vector as the application gives it (`struct ibv_ah_attr`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AhAttr {
-    /// Whether the fields of the GRH are given; RoCE can't do without.
-    pub is_global: bool,
-    /// The peer's GID.
-    pub dgid: Gid,
-    /// Index of our own GID.
-    pub sgid_index: u32,
-    /// IPv6 flow label, 20 bits; 0 lets the source port follow from the QPNs.
-    pub flow_label: u32,
-    /// TTL or hop limit; 0 means 64.
-    pub hop_limit: u8,
-    /// DSCP and ECN.
-    pub traffic_class: u8,
-    /// Service level.
-    pub sl: u8,
-    /// Port, which is 1.
-    pub port_num: u8,
+impl QpSpec<'_> {
+    /// The sizes that it gets: none of a receive queue where it has none (`ibv_create_qp(3)`).
+    pub(crate) fn granted(&self) -> QpCaps {
+        match (self.qp_type, self.srq) {
+            (QpType::XrcIni, _) | (_, Some(_)) => QpCaps { max_recv_wr: 0, max_recv_sge: 0, ..self.caps },
+            _ => self.caps,
+        }
+    }
 }
 
 /// A queue pair.
 #[derive(Debug)]
 pub struct Qp {
-    shared: Arc<QpShared>,
-    pd: PdUser,
-    init: QpInit,
+    pub(crate) shared: Arc<QpShared>,
+    pub(crate) context: Arc<ContextShared>,
+    listener: Arc<Listener>,
+    /// Whether this handle is closed.
+    closed: AtomicBool,
+    /// The multicast groups it is attached to.
+    pub(crate) groups: Mutex<Vec<Gid>>,
+    srq: Option<SrqUser>,
+    _owner: Owner,
 }
 
-/// Hop limit of packets whose address vector says 0, as a host's routes have it.
-const DEFAULT_HOP_LIMIT: u8 = 64;
+/// What a QP keeps alive.
+#[derive(Debug)]
+enum Owner {
+    Pd { _pd: PdUser },
+    Xrcd { _xrcd: XrcdUser },
+}
+
+/// Counts a QP as a user of its SRQ for as long as the QP is on the network.
+#[derive(Debug)]
+struct SrqUser(Arc<crate::engine::SrqShared>);
 
 impl Qp {
     pub(crate) fn new(pd: PdUser, spec: &QpSpec<'_>) -> Result<Qp, Error> {
-        let context = &pd.pd.context;
+        let context = Arc::clone(&pd.pd.context);
         let (send_cq, recv_cq) = (spec.send_cq.id(), spec.recv_cq.id());
         let init = QpInit {
-            caps: spec.caps,
+            srq: spec.srq.map(Srq::srqn),
+            caps: spec.granted(),
             sq_sig_all: spec.sq_sig_all,
+            block_self_mcast: spec.block_self_mcast,
             ..QpInit::new(spec.qp_type, pd.pd.id, send_cq, recv_cq, context.device.active_mtu())
         };
-        let cqs = [Arc::clone(spec.send_cq.shared()), Arc::clone(spec.recv_cq.shared())];
-        let shared = context.engine.create_qp(init, cqs, spec.cookie, Arc::clone(&context.events))?;
-        Ok(Qp { shared, pd, init })
+        let cqs = [spec.send_cq, spec.recv_cq].map(|cq| Arc::clone(cq.shared()));
+        let listener = Arc::new(Listener::new(spec.cookie, Arc::clone(&context.events)));
+        let shared = context.engine.create_qp(init, cqs.into(), Arc::clone(&listener))?;
+        let srq = spec.srq.map(|srq| SrqUser::new(srq.shared()));
+        Ok(Qp::handle(shared, context, listener, srq, Owner::Pd { _pd: pd }))
+    }
+
+    pub(crate) fn new_target(
+        context: &Arc<ContextShared>,
+        user: XrcdUser,
+        xrcd: XrcdId,
+        cookie: u64,
+    ) -> Result<Qp, Error> {
+        let active_mtu = context.device.active_mtu();
+        let init =
+            QpInit { xrcd: Some(xrcd), ..QpInit::new(QpType::XrcTgt, NO_PD, NO_CQ, NO_CQ, active_mtu) };
+        let listener = Arc::new(Listener::new(cookie, Arc::clone(&context.events)));
+        let shared = context.engine.create_qp(init, Cqs::new(), Arc::clone(&listener))?;
+        Ok(Qp::handle(shared, Arc::clone(context), listener, None, Owner::Xrcd { _xrcd: user }))
+    }
+
+    pub(crate) fn open_target(
+        context: &Arc<ContextShared>,
+        user: XrcdUser,
+        xrcd: XrcdId,
+        qpn: Qpn,
+        cookie: u64,
+    ) -> Result<Qp, Error> {
+        let listener = Arc::new(Listener::new(cookie, Arc::clone(&context.events)));
+        let found = context.engine.qp(qpn).filter(|qp| qp.init().xrcd == Some(xrcd));
+        let shared = found.filter(|qp| qp.add_listener(Arc::clone(&listener)));
+        let shared = shared.ok_or(Error::NoTarget { qpn })?;
+        Ok(Qp::handle(shared, Arc::clone(context), listener, None, Owner::Xrcd { _xrcd: user }))
+    }
+
+    fn handle(
+        shared: Arc<QpShared>,
+        context: Arc<ContextShared>,
+        listener: Arc<Listener>,
+        srq: Option<SrqUser>,
+        owner: Owner,
+    ) -> Qp {
+        let (closed, groups) = (AtomicBool::new(false), Mutex::default());
+        Qp { shared, context, listener, closed, groups, srq, _owner: owner }
     }
 
     /// Its number.
@@ -86,7 +138,7 @@ impl Qp {
 
     /// What it was made with.
     pub fn init(&self) -> &QpInit {
-        &self.init
+        self.shared.init()
     }
 
     /// Changes its attributes and state, all or nothing (`ibv_modify_qp(3)`). `attr.av` is not looked at: the
@@ -100,56 +152,58 @@ impl Qp {
     }
 
     fn try_modify(&self, attr: &QpAttr, ah: Option<&AhAttr>, mask: QpAttrMask) -> Result<(), Error> {
-        let context = self.context();
-        context.check_alive()?;
+        self.context.check_alive()?;
         let mut attr = QpAttr { av: None, ..*attr };
         if let (true, Some(ah)) = (mask.contains(QpAttrMask::AV), ah) {
             let peer =
                 if mask.contains(QpAttrMask::DEST_QPN) { attr.dest_qpn } else { self.query()?.dest_qpn };
-            attr.av = Some(resolve(&context.device, ah, self.qpn(), peer)?);
+            attr.av = Some(resolve(&self.context, ah, self.qpn(), peer)?);
         }
-        context.engine.modify_qp(&self.shared, &attr, mask)
+        self.context.engine.modify_qp(&self.shared, &attr, mask)
     }
 
     /// Its attributes as they are now (`ibv_query_qp(3)`).
     pub fn query(&self) -> Result<QpAttr, Error> {
-        self.context().check_alive()?;
-        self.context().engine.query_qp(self.qpn())
+        self.context.check_alive()?;
+        self.context.engine.query_qp(self.qpn())
     }
 
     /// Posts send work requests in order; stops at the first that is refused (`ibv_post_send(3)`).
     pub fn post_send(&self, wrs: impl IntoIterator<Item = SendWr>) -> Result<(), PostError> {
         self.check_alive()?;
-        let result = {
-            let mut queue = self.shared.send_queue();
-            let mut posted = 0;
-            wrs.into_iter().try_for_each(|wr| {
-                let checked = post::check_send(self.init.qp_type, &self.init.caps, &wr);
-                let cause = checked.and_then(|()| queue.push(self.init.caps.max_send_wr, wr));
-                cause.map_err(|cause| PostError { index: posted, cause })?;
-                posted += 1;
-                Ok(())
-            })
-        };
-        self.context().engine.ring(&self.shared);
-        self.context().engine.kick();
+        let result = self.try_post_send(wrs);
+        self.context.engine.ring(&self.shared);
+        self.context.engine.kick();
         self.log_refusal(result)
+    }
+
+    fn try_post_send(&self, wrs: impl IntoIterator<Item = SendWr>) -> Result<(), PostError> {
+        let init = self.init();
+        let mut queue = self.shared.send_queue();
+        for (index, wr) in wrs.into_iter().enumerate() {
+            let refused = |cause| PostError { index, cause };
+            post::check_send(init.qp_type, &init.caps, &wr).map_err(refused)?;
+            let queue = queue.as_mut().map_err(|cause| refused(*cause))?;
+            queue.push(init.caps.max_send_wr, wr).map_err(refused)?;
+        }
+        Ok(())
     }
 
     /// Posts all of these send work requests, or none if one would be refused (`ibv_wr_complete`, ibv_wr_post(3)).
     pub fn post_send_all(&self, wrs: Vec<SendWr>) -> Result<(), PostError> {
         self.check_alive()?;
         let result = self.try_post_send_all(wrs);
-        self.context().engine.ring(&self.shared);
-        self.context().engine.kick();
+        self.context.engine.ring(&self.shared);
+        self.context.engine.kick();
         self.log_refusal(result)
     }
 
     fn try_post_send_all(&self, wrs: Vec<SendWr>) -> Result<(), PostError> {
-        let caps = &self.init.caps;
-        let mut queue = self.shared.send_queue();
+        let init = self.init();
+        let caps = &init.caps;
+        let mut queue = self.shared.send_queue().map_err(|cause| PostError { index: 0, cause })?;
         for (index, wr) in wrs.iter().enumerate() {
-            let checked = post::check_send(self.init.qp_type, caps, wr);
+            let checked = post::check_send(init.qp_type, caps, wr);
             let cause = checked.and_then(|()| queue.check_room(caps.max_send_wr, index + 1));
             cause.map_err(|cause| PostError { index, cause })?;
         }
@@ -162,47 +216,69 @@ impl Qp {
     /// Posts receive work requests in order; stops at the first that is refused (`ibv_post_recv(3)`).
     pub fn post_recv(&self, wrs: impl IntoIterator<Item = RecvWr>) -> Result<(), PostError> {
         self.check_alive()?;
-        let result = {
-            let mut queue = self.shared.recv_queue();
-            let mut posted = 0;
-            wrs.into_iter().try_for_each(|wr| {
-                let checked = post::check_recv(&self.init.caps, &wr);
-                let cause = checked.and_then(|()| queue.push(self.init.caps.max_recv_wr, wr));
-                cause.map_err(|cause| PostError { index: posted, cause })?;
-                posted += 1;
-                Ok(())
-            })
-        };
-        self.context().engine.ring(&self.shared);
+        let result = self.try_post_recv(wrs);
+        self.context.engine.ring(&self.shared);
         if self.shared.state() == QpState::Err {
             // Nothing will arrive to move the engine, and these have to be flushed.
-            self.context().engine.kick();
+            self.context.engine.kick();
         }
         self.log_refusal(result)
     }
 
-    /// Acknowledges an asynchronous event.
-    pub fn ack_async_event(&self) {
-        self.shared.async_events().acknowledge(1);
-    }
-
-    /// Takes it off the network and makes it ready to be dropped, after all asynchronous events about it have
-    /// been acknowledged (`ibv_destroy_qp(3)`). Its unpolled completions go with it.
-    pub fn close(&self) -> Result<(), Error> {
-        let context = self.context();
-        context.check_alive()?;
-        context.engine.destroy_qp(&self.shared);
-        context.events.discard(self.shared.async_events(), self.shared.cookie());
-        self.shared.async_events().wait();
+    fn try_post_recv(&self, wrs: impl IntoIterator<Item = RecvWr>) -> Result<(), PostError> {
+        let init = self.init();
+        if init.srq.is_some() || matches!(init.qp_type, QpType::XrcIni | QpType::XrcTgt) {
+            return Err(PostError { index: 0, cause: PostCause::NoReceiveQueue });
+        }
+        let mut queue = self.shared.recv_queue();
+        for (index, wr) in wrs.into_iter().enumerate() {
+            let refused = |cause| PostError { index, cause };
+            post::check_recv(&init.caps, &wr).map_err(refused)?;
+            let queue = queue.as_mut().map_err(|cause| refused(*cause))?;
+            queue.push(init.caps.max_recv_wr, wr).map_err(refused)?;
+        }
         Ok(())
     }
 
-    fn context(&self) -> &ContextShared {
-        &self.pd.pd.context
+    /// Acknowledges an asynchronous event.
+    pub fn ack_async_event(&self) {
+        self.listener.acknowledge();
+    }
+
+    /// Takes it off the network (an XRC target when this is its last handle) and makes it ready to be dropped, after
+    /// all asynchronous events about it have been acknowledged (`ibv_destroy_qp(3)`). Its unpolled completions go
+    /// with it. Fails while it is attached to a multicast group (EBUSY).
+    pub fn close(&self) -> Result<(), Error> {
+        self.context.check_alive()?;
+        match self.groups.lock().len() {
+            0 => {}
+            users => return Err(Error::InUse { what: "QP", users }),
+        }
+        self.release();
+        self.listener.close();
+        Ok(())
+    }
+
+    fn release(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for gid in self.groups.lock().drain(..) {
+            let interface = self.context.device.interface_index();
+            if let Err(error) = self.context.engine.detach_mcast(self.qpn(), gid, interface) {
+                tracing::error!(%error, "detaching a QP");
+            }
+        }
+        if self.shared.remove_listener(&self.listener) {
+            self.context.engine.destroy_qp(&self.shared);
+            if let Some(SrqUser(srq)) = &self.srq {
+                srq.count_user(false);
+            }
+        }
     }
 
     fn check_alive(&self) -> Result<(), PostError> {
-        if self.context().is_dead() { Err(PostError { index: 0, cause: PostCause::Forked }) } else { Ok(()) }
+        if self.context.is_dead() { Err(PostError { index: 0, cause: PostCause::Forked }) } else { Ok(()) }
     }
 
     fn log_refusal(&self, result: Result<(), PostError>) -> Result<(), PostError> {
@@ -215,56 +291,18 @@ impl Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        if !self.context().is_dead() {
-            self.context().engine.destroy_qp(&self.shared);
+        if !self.context.is_dead() {
+            self.release();
         }
     }
 }
 
-/// A QPN's slot is its top byte.
-const SLOT_SHIFT: u32 = 16;
-
-/// Whether `dst` is an address of this host.
-fn is_of_this_host(src: IpAddr, dst: IpAddr) -> bool {
-    let has = |addrs: &[IpAddr]| addrs.contains(&dst);
-    src == dst || dst.is_loopback() || interfaces::list().is_ok_and(|all| all.iter().any(|it| has(&it.addrs)))
+impl SrqUser {
+    fn new(srq: &Arc<crate::engine::SrqShared>) -> SrqUser {
+        srq.count_user(true);
+        SrqUser(Arc::clone(srq))
+    }
 }
 
-/// The IP level behind an address vector.
-fn resolve(device: &Device, ah: &AhAttr, qpn: Qpn, peer: Qpn) -> Result<AddressVector, Error> {
-    if !ah.is_global {
-        return Err(Error::NotGlobal);
-    }
-    let sgid = device.gid(u32::from(ah.port_num), ah.sgid_index)?;
-    if sgid.is_zero() {
-        return Err(Error::GidEmpty(ah.sgid_index));
-    }
-    let (src, dst) = (sgid.ip(), ah.dgid.ip());
-    if ah.dgid.is_zero() || dst.is_multicast() || dst.is_unspecified() {
-        return Err(Error::GidNotUnicast(ah.dgid));
-    }
-    if src.is_ipv4() != dst.is_ipv4() {
-        return Err(Error::GidVersions { sgid, dgid: ah.dgid });
-    }
-    let is_link_local = matches!(dst, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let path = Path {
-        src,
-        dst,
-        interface: if is_link_local { device.interface_index() } else { 0 },
-        traffic_class: ah.traffic_class,
-        hop_limit: if ah.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { ah.hop_limit },
-        flow_label: ah.flow_label,
-        source_port: source_port(ah.flow_label, qpn.value(), peer.value()),
-        receiver: is_of_this_host(src, dst).then_some((peer.value() >> SLOT_SHIFT) as u8),
-    };
-    Ok(AddressVector {
-        dgid: ah.dgid.0,
-        flow_label: ah.flow_label,
-        sgid_index: ah.sgid_index as u8,
-        hop_limit: ah.hop_limit,
-        traffic_class: ah.traffic_class,
-        sl: ah.sl,
-        port_num: ah.port_num,
-        path,
-    })
-}
+/// The protection domain of XRC targets, which have none; domains are numbered from 1.
+const NO_PD: PdId = PdId(0);

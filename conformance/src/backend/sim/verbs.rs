@@ -67,9 +67,11 @@ impl SimFabric {
 
     fn remote(&self, to: Option<Datagram>) -> Result<Remote, Refused> {
         let Some(Datagram { ah, qpn, qkey }) = to else { return Ok(Remote::Peer) };
-        let av = self.hosts[ah.at.0].ahs.get(ah.number);
-        let av = av.ok_or_else(|| invalid(format_args!("there is no address handle {}", ah.number)))?;
-        Ok(Remote::Datagram { ah: Arc::new(*av), qpn, qkey, source_port: SOURCE_PORT, receiver: None })
+        let found = self.hosts[ah.at.0].ahs.get(ah.number);
+        let (pd, av) =
+            found.ok_or_else(|| invalid(format_args!("there is no address handle {}", ah.number)))?;
+        let ah = Arc::new(*av);
+        Ok(Remote::Datagram { ah, pd: *pd, qpn, qkey, source_port: SOURCE_PORT, receiver: None })
     }
 
     fn to_core(&self, wr: SendWr) -> Result<CoreSendWr, Refused> {
@@ -260,7 +262,7 @@ impl Verbs for SimFabric {
         let av = self.resolve(pd.at, attr)?;
         let av = av.ok_or_else(|| invalid("the address vector has no global route"))?;
         let ahs = &mut self.hosts[pd.at.0].ahs;
-        ahs.push(av);
+        ahs.push((pd_id(pd), av));
         Ok(Ah { at: pd.at, number: ahs.len() - 1 })
     }
 

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::refuse::unknown;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Refused};
-use ferroce::{CompChannel, Context, Cq, Device, Error, Pd, Qp};
+use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Pd, Qp};
 use rustix::io::ioctl_fionbio;
 use std::os::fd::AsFd;
 
@@ -15,6 +15,7 @@ pub(super) struct UdpEnd {
     pub(super) qps: Vec<Option<Qp>>,
     pub(super) cqs: Vec<Option<EndCq>>,
     pub(super) memory: Memory,
+    pub(super) ahs: Vec<Ah>,
     pub(super) pds: Vec<Option<Pd>>,
     /// Nothing completes into it; polling it lets the engine run.
     idle: Cq,
@@ -40,6 +41,7 @@ impl UdpEnd {
             qps: Vec::new(),
             cqs: Vec::new(),
             memory: Memory::default(),
+            ahs: Vec::new(),
             pds: Vec::new(),
             idle,
             context,
@@ -68,6 +70,10 @@ impl UdpEnd {
 
     pub(super) fn pd(&self, number: usize) -> Result<&Pd, Refused> {
         self.pds.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("PD"))
+    }
+
+    pub(super) fn ah(&self, number: usize) -> Result<&Ah, Refused> {
+        self.ahs.get(number).ok_or_else(|| unknown("address handle"))
     }
 
     pub(super) fn cq(&self, number: usize) -> Result<&EndCq, Refused> {

@@ -9,10 +9,10 @@ use crate::needs::Need;
 use ferroce_wire::ROCE_UDP_PORT;
 use ferroce_wire::icrc::{self, IpContext};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Instant;
 
 /// The raw peer.
@@ -41,24 +41,25 @@ impl UdpPeer {
         if packet.envelope != Envelope::True {
             return Err(Unable(Need::RawHeaders));
         }
-        if packet.to_group {
-            return Err(Unable(Need::Multicast));
-        }
         let src = match packet.from {
             RawSource::Peer => Self::ADDRESS,
             RawSource::Stranger => Self::STRANGER,
+        };
+        let dst = match (packet.to_group, RawPacket::group(packet.version)) {
+            (true, IpAddr::V4(group)) => group,
+            _ => HERE,
         };
         let source_port = packet.source_port.unwrap_or(ROCE_UDP_PORT);
         let mut payload = packet.payload.clone();
         if packet.seal {
             // An unconnected socket that forbids fragments sends the identification 0.
-            let ip = IpContext::V4 { src: src.octets(), dst: HERE.octets(), id: 0, source_port };
+            let ip = IpContext::V4 { src: src.octets(), dst: dst.octets(), id: 0, source_port };
             icrc::seal(&ip, &mut payload);
         }
         let sent = if packet.from == RawSource::Peer && source_port == ROCE_UDP_PORT {
-            send_from(&self.socket, packet.traffic_class, &payload)
+            send_from(&self.socket, dst, packet.traffic_class, &payload)
         } else {
-            bind(src, source_port).and_then(|socket| send_from(&socket, packet.traffic_class, &payload))
+            bind(src, source_port).and_then(|socket| send_from(&socket, dst, packet.traffic_class, &payload))
         };
         sent.map_err(|_| Unable(Need::RawHeaders))
     }
@@ -109,13 +110,15 @@ fn bind(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     socket.bind(&SocketAddrV4::new(address, port).into())?;
     // Don't fragment, and with it the identification 0.
     sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+    // Where groups are.
+    socket.set_multicast_if_v4(&HERE)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 
-fn send_from(socket: &UdpSocket, traffic_class: u8, payload: &[u8]) -> io::Result<()> {
-    socket2::SockRef::from(socket).set_tos_v4(traffic_class.into())?;
-    socket.send_to(payload, SocketAddrV4::new(HERE, ROCE_UDP_PORT)).map(|_| ())
+fn send_from(socket: &UdpSocket, dst: Ipv4Addr, traffic_class: u8, payload: &[u8]) -> io::Result<()> {
+    SockRef::from(socket).set_tos_v4(traffic_class.into())?;
+    socket.send_to(payload, SocketAddrV4::new(dst, ROCE_UDP_PORT)).map(|_| ())
 }
 
 fn is_sealed(from: SocketAddr, payload: &[u8]) -> bool {

@@ -70,6 +70,8 @@ impl Sentinel {
                 caps,
                 sq_sig_all: true,
                 cookie: u64::MAX,
+                srq: None,
+                block_self_mcast: false,
             })
         };
         let here = Ipv4Addr::LOCALHOST.into();

@@ -1,9 +1,10 @@
 //! The verbs of endpoints: each is the library's call of that name.
 
 use super::UdpFabric;
+use super::end::UdpEnd;
 use super::refuse::unknown;
 use crate::verbs::{
-    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, DeviceLimits, Endpoint, Errno, Gid, Mr, MrSpec, Pd,
+    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrSpec, Pd,
     PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
 };
 use ferroce::core::{
@@ -113,6 +114,8 @@ impl Verbs for UdpFabric {
             caps: spec.caps,
             sq_sig_all: spec.sq_sig_all,
             cookie: end.next_qp_cookie(),
+            srq: None,
+            block_self_mcast: false,
         };
         let qp = end.pd(pd.number)?.create_qp(&spec)?;
         end.qps.push(Some(qp));
@@ -145,8 +148,22 @@ impl Verbs for UdpFabric {
     }
 
     fn post_send(&mut self, qp: Qp, wrs: Vec<SendWr>) -> Result<(), PostRefused> {
-        let qp = self.ends[qp.at.0].qp(qp.number).map_err(|refused| PostRefused { index: 0, refused })?;
-        Ok(qp.post_send(wrs.into_iter().map(to_library))?)
+        let end = &self.ends[qp.at.0];
+        let qp = end.qp(qp.number).map_err(|refused| PostRefused { index: 0, refused })?;
+        let mut list = Vec::new();
+        let mut unnamed = Ok(());
+        for (index, wr) in wrs.into_iter().enumerate() {
+            match to_library(end, qp.qpn(), wr) {
+                Ok(wr) => list.push(wr),
+                Err(refused) => {
+                    unnamed = Err(PostRefused { index, refused });
+                    break;
+                }
+            }
+        }
+        // What comes before a request with a handle that nobody gave out is posted.
+        qp.post_send(list)?;
+        unnamed
     }
 
     fn post_recv(&mut self, qp: Qp, wrs: Vec<RecvWr>) -> Result<(), PostRefused> {
@@ -154,16 +171,19 @@ impl Verbs for UdpFabric {
         Ok(qp.post_recv(wrs)?)
     }
 
-    fn create_ah(&mut self, _: Pd, _: &AhAttr) -> Result<Ah, Refused> {
-        Err(not_yet("address handles"))
+    fn create_ah(&mut self, pd: Pd, attr: &AhAttr) -> Result<Ah, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let ah = end.pd(pd.number)?.create_ah(attr)?;
+        end.ahs.push(ah);
+        Ok(Ah { at: pd.at, number: end.ahs.len() - 1 })
     }
 
-    fn attach_mcast(&mut self, _: Qp, _: Gid) -> Result<(), Refused> {
-        Err(not_yet("multicast groups"))
+    fn attach_mcast(&mut self, qp: Qp, group: Gid) -> Result<(), Refused> {
+        Ok(self.ends[qp.at.0].qp(qp.number)?.attach_mcast(group)?)
     }
 
-    fn detach_mcast(&mut self, _: Qp, _: Gid) -> Result<(), Refused> {
-        Err(not_yet("multicast groups"))
+    fn detach_mcast(&mut self, qp: Qp, group: Gid) -> Result<(), Refused> {
+        Ok(self.ends[qp.at.0].qp(qp.number)?.detach_mcast(group)?)
     }
 
     fn take_async_event(&mut self, at: Endpoint) -> Option<AsyncEvent> {
@@ -171,15 +191,14 @@ impl Verbs for UdpFabric {
     }
 }
 
-/// What backend data lists as lacking; a case that asks all the same is told so.
-fn not_yet(what: &str) -> Refused {
-    Refused { errno: Errno::EOPNOTSUPP, reason: format!("the library has no {what}") }
-}
-
-fn to_library(wr: SendWr) -> CoreSendWr {
+fn to_library(end: &UdpEnd, from: Qpn, wr: SendWr) -> Result<CoreSendWr, Refused> {
+    let remote = match wr.to {
+        Some(Datagram { ah, qpn, qkey }) => end.ah(ah.number)?.remote(from, qpn, qkey),
+        None => Remote::Peer,
+    };
     let (payload, inline) = match wr.data {
         Data::Sges(sges) => (Payload::Sges(sges), SendFlags::empty()),
         Data::Inline(bytes) => (Payload::Inline(bytes.into()), SendFlags::INLINE),
     };
-    CoreSendWr { wr_id: wr.wr_id, op: wr.op, flags: wr.flags | inline, payload, remote: Remote::Peer }
+    Ok(CoreSendWr { wr_id: wr.wr_id, op: wr.op, flags: wr.flags | inline, payload, remote })
 }

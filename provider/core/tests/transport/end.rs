@@ -276,7 +276,7 @@ impl End {
 
     pub fn to_address(&self, peer: IpAddr, qpn: Qpn, qkey: u32) -> Remote {
         let ah = Arc::new(address_vector(self.address, peer));
-        Remote::Datagram { ah, qpn, qkey, source_port: SOURCE_PORT, receiver: None }
+        Remote::Datagram { ah, pd: PD, qpn, qkey, source_port: SOURCE_PORT, receiver: None }
     }
 
     /// Fetches completions and events.

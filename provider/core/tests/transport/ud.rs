@@ -5,7 +5,7 @@ use crate::end::{Batch, End, SOURCE_PORT, Setup, init, wr};
 use crate::pair::{Fate, Pair};
 use crate::workload::Chance;
 use ferroce_core::{
-    AsyncEvent, Counter, Ipv4Id, McastError, PacketMeta, PathMtu, QpAttr, QpAttrMask, QpState, QpType,
+    AsyncEvent, Counter, Ipv4Id, McastError, PacketMeta, PathMtu, PdId, QpAttr, QpAttrMask, QpState, QpType,
     Remote, SendFlags, SendOp, SendWr, Sge, Wc, WcFlags, WcOpcode, WcStatus,
 };
 use ferroce_wire::icrc::{self, IpContext};
@@ -339,7 +339,16 @@ fn requests_that_a_datagram_qp_cannot_do_fail() {
     end.post_send(0, send(&end, 1, 8, Remote::Peer));
     assert!(end.transmit(0).is_empty());
     assert_eq!(end.sent(), [(1, WcStatus::LocQpOpErr)]);
-    end.assert_reason("address handle");
+    end.assert_reason("no address handle");
+    let mut pair = pair();
+    let Remote::Datagram { ah, qpn, qkey, source_port, receiver, .. } = pair.a.to(&pair.b) else {
+        panic!("a datagram QP");
+    };
+    let remote = Remote::Datagram { ah, pd: PdId(9), qpn, qkey, source_port, receiver };
+    pair.a.post_send(0, send(&pair.a, 1, 8, remote));
+    pair.run();
+    assert_eq!(pair.a.sent(), [(1, WcStatus::LocQpOpErr)]);
+    pair.a.assert_reason("belongs to PD 9");
 }
 
 #[test]

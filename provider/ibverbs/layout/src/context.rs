@@ -2,8 +2,8 @@
 
 use crate::{
     IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvDevice, IbvDeviceAttr, IbvDeviceAttrEx, IbvMw, IbvMwBind, IbvPd,
-    IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQueryDeviceExInput, IbvRecvWr, IbvSendWr, IbvSrq,
-    IbvSrqInitAttrEx, IbvValuesEx, IbvWc,
+    IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpOpenAttr, IbvQueryDeviceExInput, IbvRecvWr, IbvSendWr, IbvSrq,
+    IbvSrqInitAttrEx, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use libc::{c_int, c_void, pthread_mutex_t};
 
@@ -126,12 +126,12 @@ pub struct VerbsContext {
     pub ibv_create_flow: PointerOp,
     /// The same as `ibv_create_flow`, for programs built with libibverbs 1.1.8.
     pub abi_placeholder1: PointerOp,
-    pub open_qp: PointerOp,
+    pub open_qp: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvQpOpenAttr) -> *mut IbvQp>,
     pub create_qp_ex: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvQpInitAttrEx) -> *mut IbvQp>,
     pub get_srq_num: Option<unsafe extern "C" fn(*mut IbvSrq, *mut u32) -> c_int>,
     pub create_srq_ex: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvSrqInitAttrEx) -> *mut IbvSrq>,
-    pub open_xrcd: PointerOp,
-    pub close_xrcd: ErrnoOp,
+    pub open_xrcd: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvXrcdInitAttr) -> *mut IbvXrcd>,
+    pub close_xrcd: Option<unsafe extern "C" fn(*mut IbvXrcd) -> c_int>,
     pub abi_placeholder3: u64,
     /// Bytes from the first operation to the end: the size of the structure that the library knows.
     pub sz: usize,

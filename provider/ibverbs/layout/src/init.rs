@@ -1,7 +1,7 @@
 //! What objects are created with. The `_ex` structures grow: read a field behind the oldest form
 //! only when its bit in `comp_mask` is set.
 
-use crate::{IbvCompChannel, IbvCq, IbvPd, IbvQpCap, IbvSrq, IbvSrqAttr};
+use crate::{IbvCompChannel, IbvCq, IbvPd, IbvQpCap, IbvSrq, IbvSrqAttr, IbvXrcd};
 use libc::{c_int, c_void};
 
 /// `struct ibv_qp_init_attr`. Frozen; [`IbvQpInitAttrEx`] begins with the same members, and with `comp_mask` where
@@ -43,7 +43,7 @@ pub struct IbvQpInitAttrExOldest {
     pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut IbvPd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut IbvXrcd,
     pub create_flags: u32,
     pub max_tso_header: u16,
     pub rwq_ind_tbl: *mut c_void,
@@ -98,16 +98,49 @@ pub struct IbvSrqInitAttr {
 
 /// `struct ibv_srq_init_attr_ex`. Has been 56 bytes long without `tm_cap`.
 #[repr(C)]
+#[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "the names are ibv_create_srq_ex(3)'s own")]
 pub struct IbvSrqInitAttrEx {
+    pub oldest: IbvSrqInitAttrExOldest,
+    /// There with `IBV_SRQ_INIT_ATTR_TM` in `comp_mask` only.
+    pub tm_cap: IbvTmCap,
+}
+
+/// The members of [`IbvSrqInitAttrEx`] that every form of it has.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_create_srq_ex(3)'s own")]
+pub struct IbvSrqInitAttrExOldest {
     pub srq_context: *mut c_void,
     pub attr: IbvSrqAttr,
     pub comp_mask: u32,
+    /// With `IBV_SRQ_INIT_ATTR_TYPE` in `comp_mask`, as the others each with its bit.
     pub srq_type: u32,
     pub pd: *mut IbvPd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut IbvXrcd,
     pub cq: *mut IbvCq,
-    pub tm_cap: IbvTmCap,
+}
+
+/// `struct ibv_xrcd_init_attr`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_open_xrcd(3)'s own")]
+pub struct IbvXrcdInitAttr {
+    pub comp_mask: u32,
+    pub fd: c_int,
+    pub oflags: c_int,
+}
+
+/// `struct ibv_qp_open_attr`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_open_qp(3)'s own")]
+pub struct IbvQpOpenAttr {
+    pub comp_mask: u32,
+    pub qp_num: u32,
+    pub xrcd: *mut IbvXrcd,
+    pub qp_context: *mut c_void,
+    pub qp_type: u32,
 }
 
 /// `struct ibv_tm_cap`. Frozen.

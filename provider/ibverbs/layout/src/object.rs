@@ -45,6 +45,13 @@ pub struct IbvAh {
     pub handle: u32,
 }
 
+/// `struct ibv_xrcd`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvXrcd {
+    pub context: *mut IbvContext,
+}
+
 /// `struct ibv_comp_channel`. Frozen.
 #[repr(C)]
 #[expect(missing_docs, reason = "the names are verbs.h's own")]

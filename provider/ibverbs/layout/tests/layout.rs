@@ -232,8 +232,12 @@ fn frozen() -> Vec<Fact> {
             srq_context, attr
         }
         IbvSrqInitAttrEx = "struct ibv_srq_init_attr_ex" {
-            srq_context, attr, comp_mask, srq_type, pd, xrcd, cq, tm_cap
+            oldest.srq_context = "srq_context", oldest.attr = "attr", oldest.comp_mask = "comp_mask",
+            oldest.srq_type = "srq_type", oldest.pd = "pd", oldest.xrcd = "xrcd", oldest.cq = "cq", tm_cap
         }
+        IbvXrcd = "struct ibv_xrcd" { context }
+        IbvXrcdInitAttr = "struct ibv_xrcd_init_attr" { comp_mask, fd, oflags }
+        IbvQpOpenAttr = "struct ibv_qp_open_attr" { comp_mask, qp_num, xrcd, qp_context, qp_type }
         IbvTmCap = "struct ibv_tm_cap" {
             max_num_tags, max_ops
         }

@@ -5,6 +5,8 @@ use std::ptr::null_mut;
 const CAPS: QpCaps =
     QpCaps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 3, max_recv_sge: 1, max_inline_data: 16 };
 
+const TARGET: Target<'static> = Target { caps: &CAPS, qp_type: Some(QpType::Rc), qpn: Qpn::new(0x11) };
+
 fn send_wr(opcode: u32, sges: &mut [IbvSge]) -> IbvSendWr {
     IbvSendWr {
         wr_id: 7,
@@ -22,7 +24,7 @@ fn send_wr(opcode: u32, sges: &mut [IbvSge]) -> IbvSendWr {
 
 fn convert(wr: &IbvSendWr) -> Result<SendWr, Errno> {
     // SAFETY: the tests' lists are whole.
-    unsafe { wr.convert(&CAPS) }
+    unsafe { wr.convert(TARGET) }
 }
 
 fn inline_sge(text: &[u8]) -> IbvSge {
@@ -79,7 +81,7 @@ fn the_first_that_can_not_be_converted_is_the_bad_one() {
     second.next = &raw mut third;
     let mut first = send_wr(2, &mut []);
     first.next = &raw mut second;
-    let mut list = List::new(&raw mut first, &CAPS);
+    let mut list = List::new(&raw mut first, TARGET);
     assert_eq!(list.by_ref().count(), 1);
     assert_eq!(list.outcome(Ok(())), Err((&raw mut second, Errno::INVALID)));
 }
@@ -89,7 +91,7 @@ fn the_first_that_the_qp_refuses_is_the_bad_one() {
     let mut second = send_wr(2, &mut []);
     let mut first = send_wr(2, &mut []);
     first.next = &raw mut second;
-    let mut list = List::new(&raw mut first, &CAPS);
+    let mut list = List::new(&raw mut first, TARGET);
     assert_eq!(list.by_ref().count(), 2);
     let full = PostError { index: 1, cause: PostCause::QueueFull { limit: 1 } };
     assert_eq!(list.outcome(Err(full)), Err((&raw mut second, Errno(libc::ENOMEM))));

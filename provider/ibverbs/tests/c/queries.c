@@ -268,28 +268,17 @@ static void optional_access_flags(void)
 static void features_that_are_not_provided(void)
 {
 	struct pair *pair = connected_pair(0);
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 1, .max_sge = 1 } };
-	struct ibv_ah_attr ah = { .is_global = 1, .port_num = 1 };
-	struct ibv_xrcd_init_attr xrcd = { 0 };
 	struct ibv_td_init_attr td = { 0 };
 	struct ibv_alloc_dm_attr dm = { .length = 8 };
 	struct ibv_parent_domain_init_attr parent = { .pd = pair->pd };
 	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
 	struct ibv_modify_cq_attr moderation = { 0 };
-	struct ibv_recv_wr wr = { 0 }, *bad = NULL;
-	struct ibv_srq fake_srq = { .context = pair->context };
 	struct ibv_qp_init_attr_ex attr;
 	int types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
 	struct ibv_ece ece;
-	union ibv_gid gid;
 	unsigned int i;
 
-	CHECK_NULL(ibv_create_srq(pair->pd, &srq), EOPNOTSUPP);
-	CHECK_EQ(ibv_post_srq_recv(&fake_srq, &wr, &bad), EOPNOTSUPP);
-	CHECK(bad == &wr);
-	CHECK_NULL(ibv_create_ah(pair->pd, &ah), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_mw(pair->pd, IBV_MW_TYPE_2), EOPNOTSUPP);
-	CHECK_NULL(ibv_open_xrcd(pair->context, &xrcd), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_td(pair->context, &td), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_dm(pair->context, &dm), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_parent_domain(pair->context, &parent), EOPNOTSUPP);
@@ -299,7 +288,6 @@ static void features_that_are_not_provided(void)
 	CHECK_EQ(ibv_modify_cq(pair->cq[0], &moderation), EOPNOTSUPP);
 	CHECK_EQ(ibv_advise_mr(pair->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0), EOPNOTSUPP);
 	CHECK_EQ(ibv_query_ece(pair->qp[0], &ece), EOPNOTSUPP);
-	CHECK_EQ(ibv_attach_mcast(pair->qp[0], &gid, 0), EOPNOTSUPP);
 	CHECK_EQ(ibv_rereg_mr(pair->mr[0], IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
 	CHECK_EQ(errno, EOPNOTSUPP);
 	for (i = 0; i < sizeof(types) / sizeof(*types); i++) {
@@ -307,9 +295,6 @@ static void features_that_are_not_provided(void)
 		attr.qp_type = types[i];
 		CHECK_NULL(ibv_create_qp_ex(pair->context, &attr), EOPNOTSUPP);
 	}
-	attr = qp_attr_of(pair, 0);
-	attr.srq = &fake_srq;
-	CHECK_NULL(ibv_create_qp_ex(pair->context, &attr), EOPNOTSUPP);
 	close_pair(pair);
 }
 

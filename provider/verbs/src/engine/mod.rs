@@ -5,14 +5,18 @@
 //! application's own thread while it polls or posts, so that a polling application pays no thread switch, and
 //! the engine's thread otherwise (see [`progress`]).
 
+mod groups;
 mod habit;
 mod hold;
 mod objects;
 mod progress;
 mod queues;
 mod round;
+mod srqs;
 
-pub(crate) use queues::QpShared;
+pub(crate) use objects::NO_CQ;
+pub(crate) use queues::{Cqs, QpShared};
+pub(crate) use srqs::SrqShared;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -24,6 +28,7 @@ use ferroce_core::{Device, DeviceConfig, Nanos, Profile};
 use ferroce_keeper::{Board, KeeperMode, KeeperOptions, Lease};
 use ferroce_port::process::SignalsBlocked;
 use ferroce_port::{Port, UdpOptions, UdpPort};
+use groups::Groups;
 use hold::Hold;
 use objects::Objects;
 use parking_lot::{Condvar, Mutex};
@@ -47,7 +52,7 @@ pub(crate) struct Inner {
     generation: u32,
     start: Instant,
     state: Mutex<State>,
-    bells: SegQueue<Arc<QpShared>>,
+    bells: SegQueue<Bell>,
     progress: Progress,
     lease: Mutex<Lease>,
     board: Arc<Board>,
@@ -57,12 +62,20 @@ pub(crate) struct Inner {
     _alive: Alive,
 }
 
+/// Whoever has something for the engine to take.
+#[derive(Debug)]
+enum Bell {
+    Qp(Arc<QpShared>),
+    Srq(Arc<SrqShared>),
+}
+
 /// What only the holder of the lock touches.
 pub(crate) struct State {
     device: Device,
     port: UdpPort,
     memory: AppMemory,
     objects: Objects,
+    groups: Groups,
     hold: Hold,
     /// When a round last moved something.
     busy_at: Nanos,
@@ -116,6 +129,7 @@ impl Engine {
                 port,
                 memory: if config.check_memory { AppMemory::Checked } else { AppMemory::Direct },
                 objects: Objects::default(),
+                groups: Groups::default(),
                 hold: Hold::default(),
                 busy_at: 0,
                 rounds_overdue: 0,

@@ -1,20 +1,21 @@
 //! The verbs on objects that the transport knows: each takes the lock, does its work, and lets a round follow.
 
-use super::{Inner, QpShared, State};
+use super::{Cqs, Inner, QpShared, SrqShared, State};
 use crate::cq::CqShared;
 use crate::error::Error;
-use crate::events::AsyncEvents;
+use crate::events::Listener;
 use crate::limits::MAX_CQ;
-use ferroce_core::{CqId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec};
+use ferroce_core::{CqId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec, Srqn};
 use ferroce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The QPs and CQs of the process, by the transport's names for them.
+/// The QPs, CQs and SRQs of the process, by the transport's names for them.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     cqs: HashMap<CqId, Arc<CqShared>>,
     qps: HashMap<Qpn, Arc<QpShared>>,
+    srqs: HashMap<Srqn, Arc<SrqShared>>,
     next_cq: u32,
 }
 
@@ -25,6 +26,19 @@ impl Objects {
 
     pub(super) fn qp(&self, qpn: Qpn) -> Option<&Arc<QpShared>> {
         self.qps.get(&qpn)
+    }
+
+    pub(super) fn srq(&self, srqn: Srqn) -> Option<&Arc<SrqShared>> {
+        self.srqs.get(&srqn)
+    }
+
+    pub(super) fn add_srq(&mut self, srq: Arc<SrqShared>) {
+        self.srqs.insert(srq.srqn(), srq);
+    }
+
+    /// `false` if it is not there.
+    pub(super) fn remove_srq(&mut self, srqn: Srqn) -> bool {
+        self.srqs.remove(&srqn).is_some()
     }
 }
 
@@ -37,7 +51,7 @@ impl Inner {
             return Err(Error::TooManyCqs { max: MAX_CQ });
         }
         // 2^32 names are not used up before one of 65,536 CQs is free again.
-        while objects.cqs.contains_key(&CqId(objects.next_cq)) {
+        while CqId(objects.next_cq) == NO_CQ || objects.cqs.contains_key(&CqId(objects.next_cq)) {
             objects.next_cq = objects.next_cq.wrapping_add(1);
         }
         let id = CqId(objects.next_cq);
@@ -68,15 +82,19 @@ impl Inner {
     pub(crate) fn create_qp(
         &self,
         init: QpInit,
-        cqs: [Arc<CqShared>; 2],
-        cookie: u64,
-        events: Arc<AsyncEvents>,
+        cqs: Cqs,
+        listener: Arc<Listener>,
     ) -> Result<Arc<QpShared>, Error> {
         let mut state = self.state.lock();
         let qpn = state.device.create_qp(init)?;
-        let qp = Arc::new(QpShared::new(qpn, cookie, cqs, events));
+        let qp = Arc::new(QpShared::new(qpn, init, cqs, listener));
         state.objects.qps.insert(qpn, Arc::clone(&qp));
         Ok(qp)
+    }
+
+    /// The QP with this number.
+    pub(crate) fn qp(&self, qpn: Qpn) -> Option<Arc<QpShared>> {
+        self.state.lock().objects.qp(qpn).cloned()
     }
 
     /// Changes a QP's attributes and state.
@@ -132,7 +150,7 @@ impl Inner {
     }
 
     /// Runs `work` with the lock, and a round after it.
-    fn with_state<R>(&self, work: impl FnOnce(&Inner, &mut State, u64) -> R) -> R {
+    pub(super) fn with_state<R>(&self, work: impl FnOnce(&Inner, &mut State, u64) -> R) -> R {
         let mut state = self.state.lock();
         let now = self.now();
         let result = work(self, &mut state, now);
@@ -142,3 +160,6 @@ impl Inner {
         result
     }
 }
+
+/// The CQ of a QP's side that completes nothing.
+pub(crate) const NO_CQ: CqId = CqId(u32::MAX);

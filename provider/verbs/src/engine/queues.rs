@@ -1,13 +1,13 @@
 //! The part of a QP that application threads and the engine share: work requests on their way to the engine,
 //! and how much room its work queues have.
 
-use crate::acks::Acks;
 use crate::cq::CqShared;
 use crate::error::PostCause;
-use crate::events::{AsyncEventKind, AsyncEvents};
-use ferroce_core::{QpState, Queue, RecvWr, SendWr};
+use crate::events::{AsyncEventKind, Listener};
+use ferroce_core::{QpInit, QpState, Queue, RecvWr, SendWr};
 use ferroce_wire::Qpn;
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -16,17 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct QpShared {
     qpn: Qpn,
-    cookie: u64,
-    /// Send CQ and receive CQ.
-    cqs: [Arc<CqShared>; 2],
+    init: QpInit,
+    /// Send CQ and receive CQ, as far as its type has them.
+    cqs: Cqs,
     send: WorkQueue<SendWr>,
     recv: WorkQueue<RecvWr>,
     /// Whether the engine has been told that something was posted.
     rung: AtomicBool,
     state: AtomicU8,
-    async_events: Acks,
-    context_events: Arc<AsyncEvents>,
+    /// One for each handle to it. Only an XRC target has several.
+    listeners: Mutex<SmallVec<[Arc<Listener>; 1]>>,
 }
+
+/// The CQs of a QP.
+pub(crate) type Cqs = SmallVec<[Arc<CqShared>; 2]>;
 
 /// A work request on its way to the engine.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ pub(crate) enum Posted {
 
 /// Work requests posted and not yet taken by the engine, and how many are not yet retired.
 #[derive(Debug)]
-struct WorkQueue<T> {
+pub(super) struct WorkQueue<T> {
     posted: Mutex<VecDeque<T>>,
     outstanding: AtomicU32,
 }
@@ -50,26 +53,49 @@ impl<T> Default for WorkQueue<T> {
     }
 }
 
+impl<T> WorkQueue<T> {
+    /// Holds it for posting.
+    pub(super) fn poster(&self) -> Poster<'_, T> {
+        Poster { posted: self.posted.lock(), outstanding: &self.outstanding }
+    }
+
+    /// Hands what was posted to the engine.
+    pub(super) fn drain(&self, take: impl FnMut(T)) {
+        self.posted.lock().drain(..).for_each(take);
+    }
+
+    /// A completion was polled that retires `count` work requests.
+    pub(super) fn retire(&self, count: u32) {
+        let left = |now: u32| Some(now.saturating_sub(count));
+        // A RESET may have emptied the queue in between, so it stops at zero.
+        let _ = self.outstanding.fetch_update(Ordering::AcqRel, Ordering::Acquire, left);
+    }
+
+    fn clear(&self) {
+        self.posted.lock().clear();
+        self.outstanding.store(0, Ordering::Release);
+    }
+}
+
 /// A work queue held for posting; requests of one call stay together.
 pub(crate) struct Poster<'a, T> {
     posted: MutexGuard<'a, VecDeque<T>>,
     outstanding: &'a AtomicU32,
-    state: QpState,
-    first_state: QpState,
-    queue: &'static str,
 }
 
 impl<T> Poster<'_, T> {
-    /// Whether the state allows `count` more work requests and there is room for them within `limit`.
-    pub(crate) fn check_room(&self, limit: u32, count: usize) -> Result<(), PostCause> {
-        if (self.state as u32) < self.first_state as u32 {
-            return Err(PostCause::WrongState { state: self.state, queue: self.queue });
-        }
-        let outstanding = self.outstanding.load(Ordering::Acquire) as usize;
-        if outstanding + count > limit as usize { Err(PostCause::QueueFull { limit }) } else { Ok(()) }
+    /// Work requests posted and not retired.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.outstanding.load(Ordering::Acquire)
     }
 
-    /// Adds a work request, if the state allows it and there is room within `limit`.
+    /// Whether there is room for `count` more work requests within `limit`.
+    pub(crate) fn check_room(&self, limit: u32, count: usize) -> Result<(), PostCause> {
+        let fits = self.outstanding() as usize + count <= limit as usize;
+        if fits { Ok(()) } else { Err(PostCause::QueueFull { limit }) }
+    }
+
+    /// Adds a work request, if there is room within `limit`.
     pub(crate) fn push(&mut self, limit: u32, wr: T) -> Result<(), PostCause> {
         self.check_room(limit, 1)?;
         self.outstanding.fetch_add(1, Ordering::AcqRel);
@@ -79,25 +105,19 @@ impl<T> Poster<'_, T> {
 }
 
 impl QpShared {
-    pub(crate) fn new(
-        qpn: Qpn,
-        cookie: u64,
-        cqs: [Arc<CqShared>; 2],
-        context_events: Arc<AsyncEvents>,
-    ) -> QpShared {
+    pub(crate) fn new(qpn: Qpn, init: QpInit, cqs: Cqs, listener: Arc<Listener>) -> QpShared {
         for cq in &cqs {
-            cq.count_qp(true);
+            cq.count_user(true);
         }
         QpShared {
             qpn,
-            cookie,
+            init,
             cqs,
             send: WorkQueue::default(),
             recv: WorkQueue::default(),
             rung: AtomicBool::new(false),
             state: AtomicU8::new(QpState::Reset as u8),
-            async_events: Acks::default(),
-            context_events,
+            listeners: Mutex::new(SmallVec::from_iter([listener])),
         }
     }
 
@@ -105,12 +125,26 @@ impl QpShared {
         self.qpn
     }
 
-    pub(crate) fn cookie(&self) -> u64 {
-        self.cookie
+    /// What it was made with.
+    pub(crate) fn init(&self) -> &QpInit {
+        &self.init
     }
 
-    pub(crate) fn async_events(&self) -> &Acks {
-        &self.async_events
+    /// One more handle to it; `false` if the last one has just gone.
+    pub(crate) fn add_listener(&self, listener: Arc<Listener>) -> bool {
+        let mut listeners = self.listeners.lock();
+        if listeners.is_empty() {
+            return false;
+        }
+        listeners.push(listener);
+        true
+    }
+
+    /// A handle goes; whether it was the last.
+    pub(crate) fn remove_listener(&self, listener: &Arc<Listener>) -> bool {
+        let mut listeners = self.listeners.lock();
+        listeners.retain(|it| !Arc::ptr_eq(it, listener));
+        listeners.is_empty()
     }
 
     /// The state as the engine last reported it.
@@ -133,45 +167,36 @@ impl QpShared {
     }
 
     /// Holds the send queue for posting; it takes requests from RTS on (transport.md 4.2).
-    pub(crate) fn send_queue(&self) -> Poster<'_, SendWr> {
-        self.poster(&self.send, QpState::Rts, "a send")
+    pub(crate) fn send_queue(&self) -> Result<Poster<'_, SendWr>, PostCause> {
+        let poster = self.send.poster();
+        self.check_state(QpState::Rts, "a send").map(|()| poster)
     }
 
     /// Holds the receive queue for posting; it takes requests from INIT on.
-    pub(crate) fn recv_queue(&self) -> Poster<'_, RecvWr> {
-        self.poster(&self.recv, QpState::Init, "a receive")
+    pub(crate) fn recv_queue(&self) -> Result<Poster<'_, RecvWr>, PostCause> {
+        let poster = self.recv.poster();
+        self.check_state(QpState::Init, "a receive").map(|()| poster)
     }
 
-    fn poster<'a, T>(
-        &'a self,
-        work_queue: &'a WorkQueue<T>,
-        first_state: QpState,
-        queue: &'static str,
-    ) -> Poster<'a, T> {
-        Poster {
-            posted: work_queue.posted.lock(),
-            outstanding: &work_queue.outstanding,
-            state: self.state(),
-            first_state,
-            queue,
-        }
+    fn check_state(&self, first: QpState, queue: &'static str) -> Result<(), PostCause> {
+        let state = self.state();
+        if (state as u32) < first as u32 { Err(PostCause::WrongState { state, queue }) } else { Ok(()) }
     }
 
     /// Hands what was posted to the engine, receives first, so that a peer answered by a send finds them.
     pub(crate) fn drain(&self, mut take: impl FnMut(Posted)) {
-        self.recv.posted.lock().drain(..).for_each(|wr| take(Posted::Recv(wr)));
-        self.send.posted.lock().drain(..).for_each(|wr| take(Posted::Send(wr)));
+        self.recv.drain(|wr| take(Posted::Recv(wr)));
+        self.send.drain(|wr| take(Posted::Send(wr)));
     }
 
-    /// A completion was polled that retires `count` work requests.
+    /// A completion was polled that retires `count` work requests of one of its own queues.
     pub(crate) fn retire(&self, queue: Queue, count: u32) {
-        let outstanding = match queue {
-            Queue::Send => &self.send.outstanding,
-            Queue::Recv | Queue::Srq(_) => &self.recv.outstanding,
-        };
-        let left = |now: u32| Some(now.saturating_sub(count));
-        // A RESET may have emptied the queue in between, so it stops at zero.
-        let _ = outstanding.fetch_update(Ordering::AcqRel, Ordering::Acquire, left);
+        match queue {
+            Queue::Send => self.send.retire(count),
+            Queue::Recv => self.recv.retire(count),
+            // The SRQ's own affair.
+            Queue::Srq(_) => {}
+        }
     }
 
     /// Empties its queues without a completion, in the work queues and in the CQs (transport.md S-5).
@@ -179,16 +204,14 @@ impl QpShared {
         for cq in &self.cqs {
             cq.forget_qp(self);
         }
-        self.send.posted.lock().clear();
-        self.recv.posted.lock().clear();
-        self.send.outstanding.store(0, Ordering::Release);
-        self.recv.outstanding.store(0, Ordering::Release);
+        self.send.clear();
+        self.recv.clear();
     }
 
     /// Lets go of its CQs when it is destroyed.
     pub(crate) fn release_cqs(&self) {
         for cq in &self.cqs {
-            cq.count_qp(false);
+            cq.count_user(false);
         }
     }
 
@@ -202,8 +225,10 @@ impl QpShared {
         self.rung.store(false, Ordering::SeqCst);
     }
 
-    /// Tells the application of an asynchronous event.
+    /// Tells the application of an asynchronous event, at every handle.
     pub(crate) fn report(&self, kind: AsyncEventKind) {
-        self.context_events.raise(&self.async_events, self.cookie, kind);
+        for listener in &*self.listeners.lock() {
+            listener.raise(kind);
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use super::hold::{HoldingSink, Intake};
 use super::queues::Posted;
-use super::{Inner, QpShared, State};
+use super::{Bell, Inner, QpShared, State};
 use crate::cq::Delivered;
 use crate::events::AsyncEventKind;
 use ferroce_core::{
-    AsyncEvent, Completion, Counter, CqId, Device, Event, Nanos, QpState, Transmit, WcStatus,
+    AsyncEvent, Completion, Counter, CqId, Device, Event, Nanos, QpState, Queue, Srqn, Transmit, WcStatus,
 };
 use ferroce_port::{Port, PortCounters};
 use ferroce_wire::Qpn;
@@ -45,7 +45,7 @@ impl Inner {
     /// Something was posted to `qp`: the next round takes it.
     pub(crate) fn ring(&self, qp: &Arc<QpShared>) {
         if qp.set_rung() {
-            self.bells.push(Arc::clone(qp));
+            self.bells.push(Bell::Qp(Arc::clone(qp)));
         }
     }
 
@@ -174,20 +174,30 @@ impl Inner {
         }
     }
 
-    /// Hands over what was posted to the QPs that rang.
+    /// Hands over what was posted to the QPs and SRQs that rang.
     pub(super) fn answer_bells(&self, device: &mut Device, now: Nanos) {
-        // Bounded by the QPs that rang before; who rings later is answered later.
+        // Bounded by those that rang before; who rings later is answered later. What was destroyed with something
+        // posted has nowhere to put it: that is no error.
         for _ in 0..self.bells.len() {
-            let Some(qp) = self.bells.pop() else { return };
-            qp.clear_rung();
-            let qpn = qp.qpn();
-            // A QP that was destroyed with something posted has nowhere to put it: that is no error.
-            qp.drain(|posted| {
-                let _ = match posted {
-                    Posted::Recv(wr) => device.post_recv(now, qpn, wr),
-                    Posted::Send(wr) => device.post_send(now, qpn, wr),
-                };
-            });
+            match self.bells.pop() {
+                Some(Bell::Qp(qp)) => {
+                    qp.clear_rung();
+                    let qpn = qp.qpn();
+                    qp.drain(|posted| {
+                        let _ = match posted {
+                            Posted::Recv(wr) => device.post_recv(now, qpn, wr),
+                            Posted::Send(wr) => device.post_send(now, qpn, wr),
+                        };
+                    });
+                }
+                Some(Bell::Srq(srq)) => {
+                    srq.clear_rung();
+                    srq.drain(|wr| {
+                        let _ = device.post_srq_recv(srq.srqn(), wr);
+                    });
+                }
+                None => return,
+            }
         }
     }
 
@@ -271,7 +281,11 @@ fn deliver_one(state: &State, completion: &Completion) -> Option<CqId> {
     if completion.wc.status != WcStatus::Success {
         note_state(state, completion.wc.qpn);
     }
-    (cq.push(completion, Arc::clone(qp)) == Delivered::Overrun).then(|| {
+    let srq = match completion.queue {
+        Queue::Srq(srqn) => state.objects.srq(srqn).cloned(),
+        _ => None,
+    };
+    (cq.push(completion, Arc::clone(qp), srq) == Delivered::Overrun).then(|| {
         cq.report_overrun();
         completion.cq
     })
@@ -297,11 +311,21 @@ fn report(state: &State, event: &Event) {
         Event::Async(AsyncEvent::QpReqErr(qpn)) => (*qpn, AsyncEventKind::QpReqErr),
         Event::Async(AsyncEvent::QpAccessErr(qpn)) => (*qpn, AsyncEventKind::QpAccessErr),
         Event::Async(AsyncEvent::QpLastWqeReached(qpn)) => (*qpn, AsyncEventKind::QpLastWqeReached),
-        // No SRQ is made by these verbs yet.
-        Event::Async(AsyncEvent::SrqLimitReached(_) | AsyncEvent::SrqErr(_)) => return,
+        Event::Async(AsyncEvent::SrqLimitReached(srqn)) => {
+            return report_of_srq(state, *srqn, AsyncEventKind::SrqLimitReached);
+        }
+        Event::Async(AsyncEvent::SrqErr(srqn)) => {
+            return report_of_srq(state, *srqn, AsyncEventKind::SrqErr);
+        }
     };
     note_state(state, qpn);
     if let Some(qp) = state.objects.qp(qpn) {
         qp.report(kind);
+    }
+}
+
+fn report_of_srq(state: &State, srqn: Srqn, kind: AsyncEventKind) {
+    if let Some(srq) = state.objects.srq(srqn) {
+        srq.report(kind);
     }
 }

@@ -103,8 +103,10 @@ impl End {
             qp_type: QpType::Rc,
             send_cq: &cq,
             recv_cq: &cq,
+            srq: None,
             caps: plan.caps,
             sq_sig_all: false,
+            block_self_mcast: false,
             cookie: 11,
         };
         let qp = pd.create_qp(&spec).expect("a QP");

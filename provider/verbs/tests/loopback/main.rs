@@ -3,3 +3,4 @@
 mod end;
 mod objects;
 mod operations;
+mod services;

@@ -79,8 +79,10 @@ fn a_notification_comes_once_for_the_next_completion() {
         qp_type: ferroce::core::QpType::Rc,
         send_cq: &a.cq,
         recv_cq: &a.cq,
+        srq: None,
         caps: plan.caps,
         sq_sig_all: false,
+        block_self_mcast: false,
         cookie: 1,
     };
     a.qp = a.pd.create_qp(&spec).expect("a QP");
