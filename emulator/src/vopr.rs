@@ -28,6 +28,8 @@ mod ends;
 mod generate;
 mod ledger;
 mod plan;
+mod pools;
+mod post;
 mod shrink;
 mod states;
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Steps, applied to the network and to the model alike. A step that does not fit is skipped.
 
 use super::Fault;
-use super::ends::{Connection, End, Message, Posted, Word};
-use super::ledger::{Place, Use, pattern};
-use super::plan::{self, Connect, Flaw, Modify, Noise, Op, Service, Step};
+use super::ends::{Connection, End, PoolKind};
+use super::ledger::pattern;
+use super::plan::{self, Connect, Modify, Noise, Step};
+use super::pools::XRCD;
 use super::world::World;
 use crate::fabric::{self, TRANSITIONS};
 use ferroce_core::{
-    AccessFlags, CqId, Nanos, Payload, PdId, QpAttr, QpAttrMask, QpInit, QpState, RecvWr, Remote, SendFlags,
-    SendOp, SendWr,
+    AccessFlags, AddressVector, CqId, Nanos, PdId, QpAttr, QpAttrMask, QpInit, QpState, QpType,
 };
-use ferroce_wire::{Bth, ICRC_LEN, Psn};
+use ferroce_wire::{Bth, ICRC_LEN, Psn, Qpn};
 use zerocopy::IntoBytes;
 
 impl World {
@@ -35,6 +35,7 @@ impl World {
                     self.overrun(index, *receive);
                 }
             }
+            Step::Limit { end, limit } => self.arm_limit(*end, *limit),
             Step::Noise(noise) => self.noise(noise),
         }
         Ok(())
@@ -70,10 +71,21 @@ impl World {
         let pd = PdId(u32::from(connect.pd));
         let id = self.hosts[host].id;
         let active_mtu = self.fabric.network.active_mtu(id);
+        let pool = self.pool_for(connect, side);
+        let srq = pool.map(|pool| self.pools[pool].kind);
+        let qp_type = connect.service.qp_type(side);
         let init = QpInit {
             sq_sig_all: connect.sig_all[usize::from(side)],
-            ..QpInit::new(connect.service.qp_type(), pd, send_cq, recv_cq, active_mtu)
+            srq: match srq {
+                Some(PoolKind::Srq(_, srqn)) => Some(srqn),
+                _ => None,
+            },
+            xrcd: (qp_type == QpType::XrcTgt).then_some(XRCD),
+            ..QpInit::new(qp_type, pd, send_cq, recv_cq, active_mtu)
         };
+        if let Some(pool) = pool {
+            self.pools[pool].users.push(index);
+        }
         let qpn = self.fabric.network.create_qp(id, init).expect("a card has more QPNs than a plan has QPs");
         self.by_qpn.insert((host, qpn), index);
         self.ends.push(End {
@@ -92,7 +104,8 @@ impl World {
             messages: Vec::new(),
             completed: 0,
             delivered: 0,
-            receives: Default::default(),
+            pool,
+            is_last_wqe_said: false,
             word: None,
             sqd_begun: None,
             is_draining: false,
@@ -102,6 +115,7 @@ impl World {
     /// Takes both ends from RESET to where they are to be; `first` is the first of the two.
     fn establish(&mut self, first: usize) {
         let late = self.connection(first).plan.late;
+        self.inherit(first);
         for index in [first, first + 1] {
             let steps = if late && index > first { 2 } else { 3 };
             for (state, mask) in &TRANSITIONS[..steps] {
@@ -112,180 +126,57 @@ impl World {
         }
     }
 
+    /// What was wrong with an SRQ before is wrong with a new connection, too.
+    fn inherit(&mut self, first: usize) {
+        for index in [first, first + 1] {
+            let Some(pool) = self.pool_of(index).filter(|pool| pool.kind != PoolKind::Own) else { continue };
+            let is_tainted = pool.posted.iter().any(|posted| posted.bad_lkey);
+            let lost_memory = self.hosts[pool.host].lost_memory;
+            let connection = self.connection_mut(index);
+            connection.is_tainted |= is_tainted;
+            connection.lost_memory |= lost_memory;
+        }
+    }
+
     /// One transition of an end towards RTS.
     fn step_to(&mut self, index: usize, qp_state: QpState, mask: QpAttrMask) {
         let attr = QpAttr { qp_state, ..self.attributes(index) };
-        // UC takes less than RC.
-        let mask = match self.ends[index].service {
-            Service::Rc => mask,
-            Service::Uc => mask.intersection(UC_ATTRIBUTES),
-        };
-        let End { host, qpn, .. } = self.ends[index];
+        let End { host, qpn, service, name, .. } = self.ends[index];
+        let mask = attributes_of(service.qp_type(name.side), qp_state, mask);
         let id = self.hosts[host].id;
         let result = self.fabric.network.modify_qp(id, qpn, &attr, mask.union(QpAttrMask::STATE));
         result.expect("a transition with the attributes it needs");
         self.ends[index].state = qp_state;
     }
 
+    /// The way from an end to its peer.
+    pub(super) fn address_vector(&self, index: usize) -> AddressVector {
+        let plan = &self.connection(index).plan;
+        let [src, dst] = [index, self.peer(index)]
+            .map(|end| self.hosts[self.ends[end].host].addresses[usize::from(plan.ipv6)]);
+        let route = fabric::Connection { traffic_class: plan.traffic_class, ..fabric::Connection::default() };
+        route.address_vector(src, dst)
+    }
+
     fn attributes(&self, index: usize) -> QpAttr {
         let Connection { plan, psns, .. } = self.connection(index);
         let (side, peer) = (usize::from(self.ends[index].name.side), self.peer(index));
-        let [src, dst] =
-            [index, peer].map(|end| self.hosts[self.ends[end].host].addresses[usize::from(plan.ipv6)]);
-        let route = fabric::Connection { traffic_class: plan.traffic_class, ..fabric::Connection::default() };
         QpAttr {
             access: ALL_ACCESS,
             path_mtu: plan.path_mtu(),
             dest_qpn: self.ends[peer].qpn,
             rq_psn: Psn::new(psns[1 - side]),
             sq_psn: Psn::new(psns[side]),
-            av: Some(route.address_vector(src, dst)),
+            av: Some(self.address_vector(index)),
             max_rd_atomic: plan.rd_atomic[side],
             max_dest_rd_atomic: plan.rd_atomic[1 - side],
             min_rnr_timer: plan.min_rnr_timer,
             timeout: plan.timeout,
             retry_cnt: plan.retry_cnt,
             rnr_retry: plan.rnr_retry,
+            qkey: qkey(self.ends[index].qpn),
             ..QpAttr::default()
         }
-    }
-
-    fn send(&mut self, send: &plan::Send) {
-        let Some(index) = self.find(send.end) else { return };
-        let end = &self.ends[index];
-        let has_op = end.service == Service::Rc || !send.op.is_answered();
-        if !end.takes_sends() || end.outstanding() >= MAX_WRS || !has_op {
-            return;
-        }
-        let message = self.compose(index, send);
-        let wr = work_request(send, &message);
-        let peer = self.peer(index);
-        let has_receive = self.ends[index].undelivered() < self.ends[peer].receives.len();
-        let connection = self.connection_mut(index);
-        connection.was_starved |= message.op.consumes_receive() && !has_receive;
-        connection.is_tainted |= !matches!(message.flaw, Flaw::None | Flaw::BadLkey);
-        self.is_calm &= message.flaw.is_none();
-        let End { host, qpn, .. } = self.ends[index];
-        self.ends[index].messages.push(message);
-        let posted = self.fabric.network.post_send(self.hosts[host].id, qpn, wr);
-        posted.expect("the QP exists");
-    }
-
-    /// The message of a send step, and its places in memory.
-    fn compose(&mut self, index: usize, send: &plan::Send) -> Message {
-        let len = if send.op.is_atomic() { 8 } else { send.len.min(MAX_MESSAGE) };
-        let (wr_id, content) = (self.number(), self.number());
-        let is_inline = send.sges == 0 && len <= MAX_INLINE && !send.op.is_answered();
-        let flaw = applicable(send, len, is_inline);
-        let End { host, pd, .. } = self.ends[index];
-        let local = (!is_inline).then(|| {
-            let access = if send.op.is_answered() { AccessFlags::LOCAL_WRITE } else { AccessFlags::empty() };
-            self.place(host, (pd, access), len)
-        });
-        let peer = self.peer(index);
-        // A flaw of its own list does not keep a request from being carried out.
-        let remote_flaw = if flaw == Flaw::BadLkey { Flaw::None } else { flaw };
-        let remote =
-            send.op.is_remote().then(|| self.remote_place(index, send.op, len, (remote_flaw, content)));
-        match local {
-            Some(place) if !send.op.is_answered() => self.put(host, &place, content),
-            Some(place) if flaw != Flaw::BadLkey => self.hosts[host].ledger.open(&place, Use::Once),
-            _ => {}
-        }
-        let original = match (send.op.is_atomic(), remote_flaw) {
-            (true, Flaw::None) => self.extend_word(index, send.op, content),
-            _ => 0,
-        };
-        Message {
-            wr_id,
-            op: send.op,
-            len,
-            imm: (content as u32).to_be_bytes(),
-            signaled: send.signaled,
-            fence: send.fence,
-            solicited: send.solicited && send.op.consumes_receive(),
-            content,
-            local,
-            remote,
-            original,
-            flaw,
-            epoch: self.hosts[self.ends[peer].host].epoch,
-            is_void: false,
-            is_received: false,
-        }
-    }
-
-    /// Where an operation goes in the peer's memory.
-    fn remote_place(&mut self, index: usize, op: Op, len: u32, (flaw, content): (Flaw, u64)) -> Place {
-        let peer = self.peer(index);
-        let End { host, pd, .. } = self.ends[peer];
-        let right = match op {
-            Op::Read => AccessFlags::REMOTE_READ,
-            Op::FetchAdd | Op::CompareSwap => AccessFlags::REMOTE_ATOMIC.union(AccessFlags::LOCAL_WRITE),
-            _ => AccessFlags::REMOTE_WRITE.union(AccessFlags::LOCAL_WRITE),
-        };
-        let (pd, right) = match flaw {
-            Flaw::NoRight => (pd, AccessFlags::LOCAL_WRITE),
-            Flaw::OtherPd => (PdId(pd.0 + 10), right),
-            _ => (pd, right),
-        };
-        if op.is_atomic() && flaw.is_none() {
-            return self.word(index, host, (pd, right));
-        }
-        let place = self.place(host, (pd, right), len);
-        if op == Op::Read {
-            self.put(host, &place, content);
-        } else if flaw.is_none() {
-            let usage = if self.ends[index].service == Service::Uc { Use::Restartable } else { Use::Once };
-            self.hosts[host].ledger.open(&place, usage);
-        }
-        place
-    }
-
-    /// The word that an end's atomics change; made when it is first needed.
-    fn word(&mut self, index: usize, host: usize, rights: (PdId, AccessFlags)) -> Place {
-        if let Some(word) = &self.ends[index].word {
-            return word.place;
-        }
-        let place = self.place(host, rights, 8);
-        self.hosts[host].ledger.open(&place, Use::Word);
-        self.ends[index].word = Some(Word { place, values: vec![0] });
-        place
-    }
-
-    /// Notes the value of the word after an atomic; the value before it.
-    fn extend_word(&mut self, index: usize, op: Op, content: u64) -> u64 {
-        let Some(word) = &mut self.ends[index].word else { return 0 };
-        let before = word.values.last().copied().unwrap_or(0);
-        word.values.push(match op {
-            Op::FetchAdd => before.wrapping_add(content),
-            _ if compares_equal(content) => content,
-            _ => before,
-        });
-        before
-    }
-
-    /// Posts a receive work request, where the state and the room in the queue allow it.
-    pub(super) fn receive(&mut self, receive: &plan::Receive) {
-        let Some(index) = self.find(receive.end) else { return };
-        let end = &self.ends[index];
-        if !end.takes_receives() || end.receives.len() >= MAX_WRS {
-            return;
-        }
-        let (host, qpn, service) = (end.host, end.qpn, end.service);
-        let len = receive.len.min(MAX_MESSAGE);
-        let place = self.place(host, (end.pd, AccessFlags::LOCAL_WRITE), len);
-        let lkey = if receive.bad_lkey { wrong(place.keys.lkey) } else { place.keys.lkey };
-        if !receive.bad_lkey {
-            let usage = if service == Service::Uc { Use::Restartable } else { Use::Once };
-            self.hosts[host].ledger.open(&place, usage);
-        }
-        self.is_calm &= !receive.bad_lkey;
-        self.connection_mut(index).is_tainted |= receive.bad_lkey;
-        let wr_id = self.number();
-        self.ends[index].receives.push_back(Posted { wr_id, place, bad_lkey: receive.bad_lkey });
-        let wr = RecvWr { wr_id, sges: place.list(receive.sges, lkey).into() };
-        self.fabric.network.post_recv(self.hosts[host].id, qpn, wr).expect("the QP exists");
     }
 
     /// Modifies or destroys a QP, where its state allows it.
@@ -318,6 +209,7 @@ impl World {
                 self.depart(index);
                 self.set_state(index, QpState::Reset, QpAttrMask::STATE);
                 self.ends[index].abandon();
+                self.empty_own_pool(index);
             }
             (Modify::Reconnect, _) => self.reconnect(index)?,
             (Modify::Destroy, _) => self.destroy(index),
@@ -341,8 +233,8 @@ impl World {
         self.connection_mut(index).is_gone = true;
     }
 
-    /// Both ends to RESET and back, with PSNs that nothing still on its way can have. UC takes whatever begins a message,
-    /// so there nothing may be on its way.
+    /// Both ends to RESET and back, with PSNs that nothing still on its way can have. The unreliable
+    /// services take whatever begins a message, so there nothing may be on its way.
     fn reconnect(&mut self, index: usize) -> Result<(), Fault> {
         let first = index.min(self.peer(index));
         let both_exist = [first, first + 1].iter().all(|end| self.ends[*end].exists);
@@ -353,8 +245,9 @@ impl World {
         for end in [first, first + 1] {
             self.set_state(end, QpState::Reset, QpAttrMask::STATE);
             self.ends[end].begin_anew();
+            self.empty_own_pool(end);
         }
-        if self.ends[first].service == Service::Uc {
+        if !self.ends[first].service.is_reliable() {
             self.wait(LONGEST_TRAVEL_NS)?;
         }
         let connection = self.connection_mut(first);
@@ -380,6 +273,7 @@ impl World {
         end.abandon();
         let (host, qpn) = (end.host, end.qpn);
         self.by_qpn.remove(&(host, qpn));
+        self.empty_own_pool(index);
         self.wire.borrow_mut().forget(self.hosts[host].addresses, qpn);
     }
 
@@ -406,6 +300,7 @@ impl World {
     fn deregister(&mut self, host: usize, pick: u32) {
         let Some(model) = self.hosts.get_mut(host) else { return };
         let Some(lkey) = model.ledger.deregister(pick) else { return };
+        model.lost_memory = true;
         self.fabric.network.deregister(model.id, lkey).expect("the region exists");
         self.is_calm = false;
         for index in 0..self.ends.len() {
@@ -418,9 +313,13 @@ impl World {
     fn restart(&mut self, host: usize) {
         let Some(model) = self.hosts.get_mut(host) else { return };
         model.epoch += 1;
+        model.lost_memory = false;
         model.ledger.clear();
         self.fabric.network.restart(model.id);
         self.tally.deaths += 1;
+        for pool in &mut self.pools {
+            pool.exists &= pool.host != host;
+        }
         for index in 0..self.ends.len() {
             if self.ends[index].host == host && self.ends[index].exists {
                 self.depart(index);
@@ -458,6 +357,14 @@ impl World {
         self.fabric.network.call(id, |device, now, _| device.cq_overrun(now, cq));
     }
 
+    /// What was posted to an end's own receive queue is gone, without completions.
+    fn empty_own_pool(&mut self, index: usize) {
+        let Some(pool) = self.ends[index].pool.map(|pool| &mut self.pools[pool]) else { return };
+        if pool.kind == PoolKind::Own {
+            pool.posted.clear();
+        }
+    }
+
     /// A packet that means nothing to anybody: its sender is not the peer, or its ICRC is wrong.
     fn noise(&mut self, noise: &Noise) {
         let Some(index) = self.find(noise.end) else { return };
@@ -480,99 +387,34 @@ impl World {
         self.is_calm = false;
         self.fabric.network.send_datagram(bare, &path, &bytes, !noise.forged);
     }
+}
 
-    /// Room in a host's memory.
-    fn place(&mut self, host: usize, rights: (PdId, AccessFlags), len: u32) -> Place {
-        let model = &mut self.hosts[host];
-        model.ledger.place(&mut self.fabric.network, model.id, rights, len)
+/// The attributes of a step towards RTS that a QP of this type takes.
+fn attributes_of(qp_type: QpType, to: QpState, rc: QpAttrMask) -> QpAttrMask {
+    const RESPONDER: QpAttrMask = QpAttrMask::MAX_DEST_RD_ATOMIC.union(QpAttrMask::MIN_RNR_TIMER);
+    const REQUESTER: QpAttrMask =
+        QpAttrMask::RETRY_CNT.union(QpAttrMask::RNR_RETRY).union(QpAttrMask::MAX_QP_RD_ATOMIC);
+    match (qp_type, to) {
+        (QpType::Rc, _) => rc,
+        (QpType::Uc, _) => rc.difference(RESPONDER.union(REQUESTER).union(QpAttrMask::TIMEOUT)),
+        (QpType::XrcIni, _) => rc.difference(RESPONDER),
+        (QpType::XrcTgt, _) => rc.difference(REQUESTER),
+        (QpType::Ud, QpState::Init) => QpAttrMask::PKEY_INDEX.union(QpAttrMask::PORT).union(QpAttrMask::QKEY),
+        (QpType::Ud, QpState::Rts) => QpAttrMask::SQ_PSN,
+        (QpType::Ud, _) => QpAttrMask::empty(),
     }
-
-    /// Puts a message's bytes to its place.
-    fn put(&self, host: usize, place: &Place, content: u64) {
-        let memory = self.fabric.network.memory(self.hosts[host].id);
-        memory.put(place.addr, &pattern(content, place.len)).expect("the place exists");
-    }
 }
 
-/// The work request of a message.
-fn work_request(send: &plan::Send, message: &Message) -> SendWr {
-    let mut flags = SendFlags::empty();
-    flags.set(SendFlags::SIGNALED, send.signaled);
-    flags.set(SendFlags::FENCE, send.fence);
-    flags.set(SendFlags::SOLICITED, send.solicited);
-    flags.set(SendFlags::INLINE, message.local.is_none());
-    let payload = match &message.local {
-        None => Payload::Inline(pattern(message.content, message.len).as_slice().into()),
-        Some(place) => {
-            let lkey = if message.flaw == Flaw::BadLkey { wrong(place.keys.lkey) } else { place.keys.lkey };
-            Payload::Sges(place.list(send.sges, lkey).into())
-        }
-    };
-    let (va, rkey) = match &message.remote {
-        None => (0, 0),
-        Some(place) => match message.flaw {
-            Flaw::BadRkey => (place.addr, wrong(place.keys.rkey)),
-            Flaw::OutOfRange if message.op.is_atomic() => (place.region_end, place.keys.rkey),
-            Flaw::OutOfRange => (place.region_end - u64::from(message.len) / 2, place.keys.rkey),
-            Flaw::Misaligned => (place.addr + 4, place.keys.rkey),
-            _ => (place.addr, place.keys.rkey),
-        },
-    };
-    let (imm, content) = (message.imm, message.content);
-    let compare = if compares_equal(content) { message.original } else { message.original.wrapping_add(1) };
-    let op = match message.op {
-        Op::Send => SendOp::Send,
-        Op::SendImm => SendOp::SendImm { imm },
-        Op::Write => SendOp::Write { va, rkey },
-        Op::WriteImm => SendOp::WriteImm { va, rkey, imm },
-        Op::Read => SendOp::Read { va, rkey },
-        Op::FetchAdd => SendOp::FetchAdd { va, rkey, add: content },
-        Op::CompareSwap => SendOp::CompareSwap { va, rkey, compare, swap: content },
-    };
-    SendWr { wr_id: message.wr_id, op, flags, payload, remote: Remote::Peer }
+/// The Q_Key of a QP, which its peer knows.
+pub(super) fn qkey(qpn: Qpn) -> u32 {
+    // The top bit belongs to privileged ones.
+    (qpn.value() * 5) & 0x7fff_ffff
 }
 
-/// The flaw of a send step, where it makes a difference.
-fn applicable(send: &plan::Send, len: u32, is_inline: bool) -> Flaw {
-    let applies = match send.flaw {
-        Flaw::None => true,
-        Flaw::BadLkey => len > 0 && !is_inline,
-        Flaw::Misaligned => send.op.is_atomic(),
-        // Zero bytes need no key.
-        _ => len > 0 && send.op.is_remote(),
-    };
-    if applies { send.flaw } else { Flaw::None }
-}
-
-/// Whether a compare and swap with this content finds what it compares with.
-fn compares_equal(content: u64) -> bool {
-    content & 4 == 0
-}
-
-/// Another key, which leads nowhere.
-fn wrong(key: u32) -> u32 {
-    key ^ 0xff
-}
-
-/// What UC takes of the attributes on the way to RTS.
-const UC_ATTRIBUTES: QpAttrMask = QpAttrMask::PKEY_INDEX
-    .union(QpAttrMask::PORT)
-    .union(QpAttrMask::ACCESS_FLAGS)
-    .union(QpAttrMask::AV)
-    .union(QpAttrMask::PATH_MTU)
-    .union(QpAttrMask::DEST_QPN)
-    .union(QpAttrMask::RQ_PSN)
-    .union(QpAttrMask::SQ_PSN);
 const ALL_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_WRITE)
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
-/// Work requests of a queue that are not complete.
-const MAX_WRS: usize = 24;
-/// Longest message.
-const MAX_MESSAGE: u32 = 1 << 20;
-/// Longest inline data.
-const MAX_INLINE: u32 = 64;
 /// How far the PSNs of a new connection lie from those of the one before.
 const PSN_JUMP: u32 = 0x30_0001;
 /// No packet is on its way for longer: the longest delay of a fault, and queues.

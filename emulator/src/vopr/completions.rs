@@ -1,11 +1,13 @@
 //! Completions: each work request once, in order, with a status that has its cause, and the bytes where they belong.
 
 use super::Fault;
-use super::ends::{End, Message, Posted};
+use super::ends::{End, Message, Pool, PoolKind, Posted};
 use super::ledger::{difference, pattern};
 use super::plan::{Flaw, Op, Service};
+use super::pools::GRH_LEN;
 use super::world::World;
 use ferroce_core::{Completion, QpState, Queue, Wc, WcFlags, WcOpcode, WcStatus};
+use ferroce_wire::Qpn;
 
 impl World {
     /// A completion was polled.
@@ -15,9 +17,15 @@ impl World {
             return Err(Fault::new("completion", format!("of a QP that is not there: {:?}", completion.wc)));
         };
         let end = &self.ends[index];
-        let cq = if completion.queue == Queue::Send { end.send_cq } else { end.recv_cq };
-        if completion.cq != cq {
-            return Err(end.fault("completion", format!("went to {:?}, not to {cq:?}", completion.cq)));
+        let pool = end.pool.map(|pool| &self.pools[pool]);
+        let (cq, queue) = match (completion.queue, pool.map(|pool| pool.kind)) {
+            (Queue::Send, _) => (end.send_cq, Queue::Send),
+            (_, Some(PoolKind::Xrc(_, _, cq))) => (cq, pool.map_or(Queue::Recv, Pool::queue)),
+            _ => (end.recv_cq, pool.map_or(Queue::Recv, Pool::queue)),
+        };
+        if (completion.cq, completion.queue) != (cq, queue) {
+            let text = format!("{:?} of {:?}, not {cq:?} of {queue:?}", completion.cq, completion.queue);
+            return Err(end.fault("completion", text));
         }
         match completion.queue {
             Queue::Send => self.sent(index, completion),
@@ -72,7 +80,7 @@ impl World {
         let fault = |rule, text: String| {
             Err(end.fault(rule, format!("wr {} ({:?}): {text}", message.wr_id, message.op)))
         };
-        let is_reliable = end.service == Service::Rc;
+        let is_reliable = end.service.is_reliable();
         if !message.flaw.is_none() && (is_reliable || message.flaw == Flaw::BadLkey) {
             return fault("status", format!("succeeded in spite of {:?}", message.flaw));
         }
@@ -138,7 +146,7 @@ impl World {
         }
         // On UC a request is done when its last packet leaves.
         let end = &mut self.ends[index];
-        end.messages[number].is_void = end.service == Service::Uc;
+        end.messages[number].is_void |= !end.service.is_reliable();
         Ok(())
     }
 
@@ -190,13 +198,12 @@ impl World {
     /// A receive completion.
     fn received(&mut self, index: usize, completion: &Completion) -> Result<(), Fault> {
         let wc = &completion.wc;
-        let Some(posted) = self.ends[index].receives.pop_front() else {
-            return Err(self.ends[index].fault("completion", format!("of no receive work request: {wc:?}")));
-        };
+        let posted = self.take_posted(index, wc.wr_id)?;
         let end = &self.ends[index];
-        if posted.wr_id != wc.wr_id || completion.retires != 1 {
-            let text = format!("receive wr {} completed, and {} was next", wc.wr_id, posted.wr_id);
-            return Err(end.fault("completion", text));
+        if completion.retires != 1 {
+            return Err(
+                end.fault("completion", format!("receive wr {} retires {}", wc.wr_id, completion.retires))
+            );
         }
         match wc.status {
             WcStatus::Success => self.arrived(index, &posted, completion)?,
@@ -218,8 +225,18 @@ impl World {
         let next = self.next_delivery(peer).map(|number| self.ends[peer].messages[number].len);
         let is_too_short = next.is_some_and(|len| len > posted.place.len);
         let connection = self.connection(index);
+        let is_shared = self.pool_of(index).is_some_and(|pool| pool.kind != PoolKind::Own);
+        // A message that was lost on UC takes an SRQ's WQE along (class E), and the QP stays.
+        if self.ends[index].service == Service::Uc && is_shared && status == WcStatus::RemInvReqErr {
+            if !is_too_short && !self.may_lose(index) {
+                let text = format!("receive wr {} ended with {status:?}", posted.wr_id);
+                return Err(self.ends[index].fault("status", text));
+            }
+            self.connection_mut(index).is_troubled = true;
+            return Ok(());
+        }
         let has_cause = match status {
-            WcStatus::LocLenErr => is_too_short || self.ends[index].service == Service::Uc,
+            WcStatus::LocLenErr => is_too_short,
             WcStatus::LocProtErr => posted.bad_lkey || connection.lost_memory,
             _ => connection.is_tainted || connection.lost_memory,
         };
@@ -247,9 +264,10 @@ impl World {
     /// A message arrived.
     fn arrived(&mut self, index: usize, posted: &Posted, completion: &Completion) -> Result<(), Fault> {
         let from = self.peer(index);
-        let number = match self.ends[index].service {
-            Service::Rc => self.next_delivery(from),
-            Service::Uc => self.find_delivery(index, from, posted, completion)?,
+        let is_reliable = self.ends[index].service.is_reliable();
+        let number = match is_reliable {
+            true => self.next_delivery(from),
+            false => self.find_delivery(index, from, posted, completion)?,
         };
         let Some(number) = number else {
             let text = format!("receive wr {} has a message that nobody sent", posted.wr_id);
@@ -259,7 +277,7 @@ impl World {
             let text = format!("receive wr {}: {text}", posted.wr_id);
             return Err(self.ends[index].fault("data", text));
         }
-        if self.ends[index].service == Service::Rc {
+        if is_reliable {
             self.check_writes_before(index, from, number)?;
         }
         let sender = &mut self.ends[from];
@@ -285,24 +303,31 @@ impl World {
         let next = self.next_delivery(from);
         let found =
             (sender.delivered..sender.messages.len()).find(fits).or_else(|| (0..sender.delivered).find(fits));
-        let connection = self.connection(index);
-        let may_lose = self.wire.borrow().hit(connection.plan.number) > 0
-            || connection.is_troubled
-            || connection.was_starved
-            || connection.is_tainted
-            || connection.lost_memory
-            || self.switch_drops() > 0;
-        // P-29: too long for its receive WQE, which then serves the next.
+        let header = if self.ends[index].service == Service::Ud { GRH_LEN } else { 0 };
+        // P-29, W-24: too long for its receive WQE, which then serves the next; of an SRQ, that of whoever comes first.
+        let pool = self.pool_of(index).filter(|pool| pool.kind != PoolKind::Own);
+        let room = pool.map_or(posted.place.len, |pool| pool.shortest);
         let was_too_long = found.is_some_and(|found| {
             let skipped =
                 sender.messages[sender.delivered..].iter().take(found.saturating_sub(sender.delivered));
-            skipped.filter(|message| message.needs_receive()).all(|message| message.len > posted.place.len)
+            skipped.filter(|message| message.needs_receive()).all(|message| message.len + header > room)
         });
-        if found != next && !may_lose && !was_too_long {
+        if found != next && !self.may_lose(index) && !was_too_long {
             let text = format!("receive wr {} has message {found:?}, and {next:?} was next", posted.wr_id);
             return Err(self.ends[index].fault("data", text));
         }
         Ok(found)
+    }
+
+    /// Whether messages to an end of an unreliable service may be lost, doubled, or out of order.
+    fn may_lose(&self, index: usize) -> bool {
+        let connection = self.connection(index);
+        self.wire.borrow().hit(connection.plan.number) > 0
+            || connection.is_troubled
+            || connection.was_starved
+            || connection.is_tainted
+            || connection.lost_memory
+            || self.switch_drops() > 0
     }
 
     /// What of a receive completion does not belong to a message.
@@ -314,28 +339,36 @@ impl World {
         completion: &Completion,
     ) -> Option<String> {
         let wc = &completion.wc;
+        let end = &self.ends[index];
+        let header = if end.service == Service::Ud { GRH_LEN } else { 0 };
         let (opcode, written) = match message.op {
             Op::WriteImm => (WcOpcode::RecvRdmaWithImm, 0),
-            _ => (WcOpcode::Recv, message.len),
+            _ => (WcOpcode::Recv, message.len + header),
         };
         let imm = if message.op == Op::Send { None } else { Some(message.imm) };
         let got_imm = wc.flags.contains(WcFlags::WITH_IMM).then_some(wc.imm);
-        if (wc.opcode, wc.byte_len, got_imm) != (opcode, message.len, imm) {
+        if (wc.opcode, wc.byte_len, got_imm) != (opcode, message.len + header, imm) {
             let text = format!("{:?} of {} bytes with {got_imm:?}", wc.opcode, wc.byte_len);
             return Some(format!("{text}, not {opcode:?} of {} with {imm:?}", message.len));
         }
         if completion.solicited != message.solicited {
             return Some(format!("solicited is {}", completion.solicited));
         }
-        let model = &self.hosts[self.ends[index].host];
+        let is_datagram = end.service == Service::Ud;
+        let source = if is_datagram { self.ends[self.peer(index)].qpn } else { Qpn::default() };
+        if (wc.flags.contains(WcFlags::GRH), wc.src_qp) != (is_datagram, source) {
+            return Some(format!("it is from {} with {:?}", wc.src_qp, wc.flags));
+        }
+        let model = &self.hosts[end.host];
         let place = if message.op == Op::WriteImm { message.remote? } else { posted.place };
-        // A message that was lost on UC may have left its beginning in the buffer.
-        let is_left_over = written == 0 && self.ends[index].service == Service::Uc;
+        // A message that was given up may have left its beginning in the buffer.
+        let is_shared = self.pool_of(index).is_some_and(|pool| pool.kind != PoolKind::Own);
+        let is_left_over = written == 0 && (end.service == Service::Uc || is_shared);
         if model.ledger.written(posted.place.addr) != written && !is_left_over {
             return Some("the receive buffer has not the bytes of this message alone".into());
         }
         let memory = self.fabric.network.memory(model.id);
-        difference(memory, place.addr, &pattern(message.content, message.len))
+        difference(memory, place.addr + u64::from(header), &pattern(message.content, message.len))
     }
 
     /// What was written before this message is there when it arrives.

@@ -3,7 +3,7 @@
 use super::Fault;
 use super::ledger::Place;
 use super::plan::{self, Connect, Op, Service};
-use ferroce_core::{CqId, PdId, QpState};
+use ferroce_core::{CqId, PdId, QpState, Queue, Srqn};
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
 
@@ -51,14 +51,60 @@ pub(super) struct End {
     pub(super) completed: usize,
     /// Those before this one have reached the peer, or (on UC) will not any more.
     pub(super) delivered: usize,
-    /// The receive queue.
-    pub(super) receives: VecDeque<Posted>,
+    /// Where it takes receive WQEs from; an initiator takes none.
+    pub(super) pool: Option<usize>,
+    /// QP_LAST_WQE_REACHED has come since it went to ERR.
+    pub(super) is_last_wqe_said: bool,
     /// The word of the peer's memory that its atomics change.
     pub(super) word: Option<Word>,
     /// Work requests under way when it went to SQD, or at the last look since: no more may begin.
     pub(super) sqd_begun: Option<usize>,
     /// SQ_DRAINED is due.
     pub(super) is_draining: bool,
+}
+
+/// A receive queue: a QP's own, or an SRQ.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) host: usize,
+    pub(super) kind: PoolKind,
+    /// Whose keys its work requests have.
+    pub(super) pd: PdId,
+    /// Work requests that are not complete, oldest first.
+    pub(super) posted: VecDeque<Posted>,
+    /// Ends that take from it, or did.
+    pub(super) users: Vec<usize>,
+    pub(super) exists: bool,
+    /// The limit that is armed; 0 for none.
+    pub(super) limit: u8,
+    /// Bytes of the shortest work request there ever was.
+    pub(super) shortest: u32,
+}
+
+/// What a pool is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PoolKind {
+    /// The receive queue of one QP.
+    Own,
+    /// An SRQ, with its number in plans.
+    Srq(u8, Srqn),
+    /// An XRC SRQ, with its number in plans and its CQ.
+    Xrc(u8, Srqn, CqId),
+}
+
+impl Pool {
+    /// The SRQ's number on the card.
+    pub(super) fn srqn(&self) -> Option<Srqn> {
+        match self.kind {
+            PoolKind::Own => None,
+            PoolKind::Srq(_, srqn) | PoolKind::Xrc(_, srqn, _) => Some(srqn),
+        }
+    }
+
+    /// What completions from it name.
+    pub(super) fn queue(&self) -> Queue {
+        self.srqn().map_or(Queue::Recv, Queue::Srq)
+    }
 }
 
 /// A send work request.
@@ -137,11 +183,6 @@ impl End {
         self.exists && matches!(self.state, QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err)
     }
 
-    /// Whether it takes receive work requests.
-    pub(super) fn takes_receives(&self) -> bool {
-        self.exists && self.state != QpState::Reset
-    }
-
     /// Whether requests reach it.
     pub(super) fn answers(&self) -> bool {
         self.exists && matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
@@ -157,7 +198,7 @@ impl End {
     pub(super) fn abandon(&mut self) {
         self.completed = self.messages.len();
         self.silent = None;
-        self.receives.clear();
+        self.is_last_wqe_said = false;
         self.is_draining = false;
     }
 

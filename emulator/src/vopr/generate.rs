@@ -51,6 +51,8 @@ struct Temper {
     noise: bool,
     /// Receive WQEs come late or not at all.
     starves: bool,
+    /// Ends share SRQs.
+    srqs: bool,
     /// The services there are.
     services: Vec<Service>,
     /// The operations there are.
@@ -65,9 +67,12 @@ impl Temper {
         let (modifies, deregisters, deaths) = (some(is_wild), some(is_wild), some(is_wild));
         let (links, overruns, noise, flaws) = (some(is_wild), some(is_wild), some(is_wild), some(is_wild));
         let starves = some(true);
-        let services = match chance.below(6) {
+        let services = match chance.below(10) {
             0 => vec![Service::Uc],
-            1 => vec![Service::Rc, Service::Uc],
+            1 => vec![Service::Ud],
+            2 => vec![Service::Xrc],
+            3 => vec![Service::Rc, Service::Uc, Service::Ud, Service::Xrc],
+            4 => vec![Service::Rc, Service::Xrc],
             _ => vec![Service::Rc],
         };
         let all = [Op::Send, Op::SendImm, Op::Write, Op::WriteImm, Op::Read, Op::FetchAdd, Op::CompareSwap];
@@ -83,6 +88,7 @@ impl Temper {
             overruns,
             noise,
             starves,
+            srqs: chance.one_in(3),
             services,
             ops,
         }
@@ -157,7 +163,11 @@ impl Generator {
                 let (end, receive) = (self.end(), self.chance.one_in(2));
                 self.steps.push(Step::Overrun { end, receive });
             }
-            971..1000 if self.temper.noise => self.noise(),
+            971..980 if self.temper.srqs => {
+                let (end, limit) = (self.end(), self.chance.below(6) as u8);
+                self.steps.push(Step::Limit { end, limit });
+            }
+            980..1000 if self.temper.noise => self.noise(),
             _ => self.send(),
         }
     }
@@ -188,6 +198,7 @@ impl Generator {
             traffic_class: *self.chance.pick(&[26 << 2 | 2, 26 << 2 | 2, 0, 46 << 2 | 1]),
             ipv6: self.chance.one_in(3),
             late: self.chance.one_in(8),
+            srq: [0, 1].map(|_| if self.temper.srqs { self.chance.below(3) as u8 } else { 0 }),
         };
         self.connections.push(connect);
         self.steps.push(Step::Connect(connect));
@@ -204,6 +215,7 @@ impl Generator {
                 Flaw::OtherPd,
                 Flaw::Misaligned,
                 Flaw::BadLkey,
+                Flaw::BadQkey,
             ])
         } else {
             Flaw::None
@@ -212,7 +224,10 @@ impl Generator {
         if op.consumes_receive() && !self.temper.starves {
             // Before the message, so that there is one when it comes.
             let peer = End { side: 1 - end.side, ..end };
-            self.steps.push(Step::Receive(Receive { end: peer, len: len.max(1), sges: 1, bad_lkey: false }));
+            // Whoever shares an SRQ does not know whose message comes.
+            let is_shared = self.temper.srqs || self.temper.services.contains(&Service::Xrc);
+            let len = if is_shared { LONGEST } else { len.max(1) };
+            self.steps.push(Step::Receive(Receive { end: peer, len, sges: 1, bad_lkey: false }));
         }
         self.steps.push(Step::Send(Send {
             end,

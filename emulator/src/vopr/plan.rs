@@ -96,6 +96,13 @@ pub enum Step {
         /// The receive CQ, or the send CQ.
         receive: bool,
     },
+    /// The limit of the SRQ that an end receives from is armed.
+    Limit {
+        /// Whose SRQ.
+        end: End,
+        /// Receive work requests.
+        limit: u8,
+    },
     /// Somebody who has no business with it sends a QP a packet.
     Noise(Noise),
 }
@@ -144,6 +151,10 @@ pub struct Connect {
     pub ipv6: bool,
     /// Whether b stays in RTR until it is resumed.
     pub late: bool,
+    /// The number, on its host, of the SRQ that each end receives from; 0 for a queue of its own. XRC SRQs count by
+    /// themselves, and a target without one has number 0 of those.
+    #[serde(default)]
+    pub srq: [u8; 2],
 }
 
 /// A service.
@@ -154,15 +165,46 @@ pub enum Service {
     Rc,
     /// UC.
     Uc,
+    /// UD; both QPs send to each other alone.
+    Ud,
+    /// XRC; a is the initiator and b the target.
+    Xrc,
 }
 
 impl Service {
-    /// As the core names it.
-    pub fn qp_type(self) -> QpType {
-        match self {
-            Service::Rc => QpType::Rc,
-            Service::Uc => QpType::Uc,
+    /// As the core names the QP of an end.
+    pub fn qp_type(self, side: u8) -> QpType {
+        match (self, side) {
+            (Service::Rc, _) => QpType::Rc,
+            (Service::Uc, _) => QpType::Uc,
+            (Service::Ud, _) => QpType::Ud,
+            (Service::Xrc, 0) => QpType::XrcIni,
+            (Service::Xrc, _) => QpType::XrcTgt,
         }
+    }
+
+    /// Whether requests are answered, and repeated until they are.
+    pub fn is_reliable(self) -> bool {
+        matches!(self, Service::Rc | Service::Xrc)
+    }
+
+    /// Whether it has an operation.
+    pub fn has(self, op: Op) -> bool {
+        match self {
+            Service::Rc | Service::Xrc => true,
+            Service::Uc => !op.is_answered(),
+            Service::Ud => matches!(op, Op::Send | Op::SendImm),
+        }
+    }
+
+    /// Whether an end sends requests.
+    pub fn sends(self, side: u8) -> bool {
+        self != Service::Xrc || side == 0
+    }
+
+    /// Whether an end receives messages.
+    pub fn receives(self, side: u8) -> bool {
+        self != Service::Xrc || side == 1
     }
 }
 
@@ -263,6 +305,8 @@ pub enum Flaw {
     Misaligned,
     /// An L_Key that means nothing.
     BadLkey,
+    /// A Q_Key that is not the peer's.
+    BadQkey,
 }
 
 impl Flaw {

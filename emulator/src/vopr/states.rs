@@ -1,7 +1,7 @@
 //! States, events and numbers: nothing changes without a reason, and both ends of a connection fit together.
 
 use super::Fault;
-use super::plan::Service;
+use super::ends::PoolKind;
 use super::world::World;
 use ferroce_core::{AsyncEvent, QpState, RequesterSnapshot, ResponderSnapshot};
 
@@ -20,10 +20,17 @@ impl World {
                 self.check_change(index, state)?;
             }
             let end = &self.ends[index];
+            let pool = self.pool_of(index);
+            let has_receives = pool.is_some_and(|pool| pool.kind == PoolKind::Own && !pool.posted.is_empty());
             if (matches!(state, QpState::Err | QpState::Sqe) && !end.is_all_silent())
-                || (state == QpState::Err && !end.receives.is_empty())
+                || (state == QpState::Err && has_receives)
             {
                 return Err(end.fault("completion", "not everything was flushed"));
+            }
+            // P-27.
+            let is_shared = pool.is_some_and(|pool| pool.kind != PoolKind::Own);
+            if state == QpState::Err && is_shared && !end.is_last_wqe_said {
+                return Err(end.fault("event", "in ERR with an SRQ, and QP_LAST_WQE_REACHED did not come"));
             }
         }
         Ok(())
@@ -38,7 +45,7 @@ impl World {
                 end.cause.is_some() || may_refuse
             }
             // S-2: of the unreliable services alone.
-            (QpState::Rts | QpState::Sqd, QpState::Sqe) => end.service == Service::Uc && end.cause.is_some(),
+            (QpState::Rts | QpState::Sqd, QpState::Sqe) => !end.service.is_reliable() && end.cause.is_some(),
             _ => false,
         };
         if !is_legal {
@@ -53,6 +60,9 @@ impl World {
 
     /// An asynchronous event.
     pub(super) fn event(&mut self, host: usize, event: AsyncEvent) -> Result<(), Fault> {
+        if let AsyncEvent::SrqLimitReached(srqn) = event {
+            return self.limit_reached(host, srqn);
+        }
         let Some(index) = event.qpn().and_then(|qpn| self.by_qpn.get(&(host, qpn)).copied()) else {
             return Err(Fault::new("event", format!("about a QP that is not there: {event:?}")));
         };
@@ -62,6 +72,7 @@ impl World {
         let has_cause = match event {
             AsyncEvent::CommEst(_) => is_late && end.name.side == 1 && end.state == QpState::Rtr,
             AsyncEvent::SqDrained(_) => std::mem::take(&mut end.is_draining),
+            AsyncEvent::QpLastWqeReached(_) => !std::mem::replace(&mut end.is_last_wqe_said, true),
             _ => may_refuse || end.cause.is_some(),
         };
         if has_cause { Ok(()) } else { Err(end.fault("event", format!("{event:?} without a cause"))) }
@@ -71,7 +82,7 @@ impl World {
     pub(super) fn check_numbers(&mut self) -> Result<(), Fault> {
         for index in 0..self.ends.len() {
             let end = &self.ends[index];
-            if end.service != Service::Rc || !end.exists || !matches!(end.state, QpState::Rts | QpState::Sqd)
+            if !end.service.is_reliable() || !end.exists || !matches!(end.state, QpState::Rts | QpState::Sqd)
             {
                 continue;
             }

@@ -4,7 +4,7 @@
 //! many packets of a connection met a fault, since that is what a retry must have come from.
 
 use super::Fault;
-use super::plan::Connect;
+use super::plan::{self, Connect};
 use crate::chance::Chance;
 use crate::rules::{Action, Kind, RandomFaults, Rule, Seen, ends, kind};
 use ferroce_core::Nanos;
@@ -59,7 +59,7 @@ impl Wire {
         for address in addresses {
             let watched = Watched {
                 connection: plan.number,
-                mtu: plan.mtu,
+                mtu: if plan.service == plan::Service::Ud { MAX_MTU } else { plan.mtu },
                 retries: [plan.retry_cnt, plan.rnr_retry],
                 requests: BTreeMap::new(),
                 naks: [(Psn::default(), 0); 2],
@@ -99,7 +99,7 @@ impl Wire {
         if parsed.verify_icrc().is_err() {
             return Err(Fault::new("wire", format!("{packet} from {src} has a wrong ICRC")));
         }
-        if kind(&packet) == Kind::Request && packet.opcode().service() == Service::Rc {
+        if kind(&packet) == Kind::Request && matches!(packet.opcode().service(), Service::Rc | Service::Xrc) {
             let digest = request_digest(&packet);
             let first = *qp.requests.entry(packet.bth().psn().value()).or_insert(digest);
             // what is sent again is the same packet.
@@ -192,6 +192,8 @@ fn mix(digest: u64, bytes: &[u8]) -> u64 {
     digest
 }
 
+/// The MTU of datagrams, which is that of the link.
+const MAX_MTU: u32 = 4096;
 /// An `rnr_retry` that never runs out.
 const RNR_RETRY_FOREVER: u8 = 7;
 

@@ -1,6 +1,6 @@
 //! A run: the network, the model beside it, and the loop that lets time pass and looks.
 
-use super::ends::{Connection, End};
+use super::ends::{Connection, End, Pool};
 use super::ledger::Ledger;
 use super::plan::{self, Plan, Shape};
 use super::wire::{NO_FAULTS, Watcher, Wire};
@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) connections: BTreeMap<u32, Connection>,
     /// Both ends of each connection, in the order in which they were made.
     pub(super) ends: Vec<End>,
+    /// Receive queues and SRQs.
+    pub(super) pools: Vec<Pool>,
     /// Ends that exist, by host and QPN.
     pub(super) by_qpn: BTreeMap<(usize, Qpn), usize>,
     pub(super) wire: Rc<RefCell<Wire>>,
@@ -43,6 +45,8 @@ pub(super) struct HostModel {
     /// Processes that died on it.
     pub(super) epoch: u32,
     pub(super) is_up: bool,
+    /// A region was deregistered.
+    pub(super) lost_memory: bool,
 }
 
 impl World {
@@ -60,7 +64,14 @@ impl World {
                 let id = fabric.endpoint(index);
                 fabric.network.record_accesses(id);
                 let addresses = [false, true].map(|ipv6| fabric.address(id, ipv6));
-                HostModel { id, addresses, ledger: Ledger::default(), epoch: 0, is_up: true }
+                HostModel {
+                    id,
+                    addresses,
+                    ledger: Ledger::default(),
+                    epoch: 0,
+                    is_up: true,
+                    lost_memory: false,
+                }
             })
             .collect();
         World {
@@ -68,6 +79,7 @@ impl World {
             hosts,
             connections: BTreeMap::new(),
             ends: Vec::new(),
+            pools: Vec::new(),
             by_qpn: BTreeMap::new(),
             wire,
             seed: plan.seed,
@@ -148,18 +160,7 @@ impl World {
                 self.look()?;
             }
         }
-        for index in 0..self.ends.len() {
-            let peer = self.peer(index);
-            let needed = self.ends[peer].undelivered().saturating_sub(self.ends[index].receives.len());
-            // Receives that are there may be too short; that is an end, too.
-            let longest = self.ends[peer].messages.iter().map(|message| message.len).max().unwrap_or(0);
-            let end = self.ends[index].name;
-            for _ in 0..needed {
-                self.receive(&plan::Receive { end, len: longest, sges: 1, bad_lkey: false });
-            }
-            self.look()?;
-        }
-        Ok(())
+        self.feed()
     }
 
     /// Everything comes to an end in bounded time.
@@ -235,6 +236,13 @@ impl World {
         for index in 0..self.ends.len() {
             if self.ends[index].exists {
                 self.modify(index, plan::Modify::Destroy)?;
+            }
+        }
+        for pool in &self.pools {
+            if let (Some(srqn), true) = (pool.srqn(), pool.exists) {
+                let id = self.hosts[pool.host].id;
+                let destroyed = self.fabric.network.call(id, |device, _, _| device.destroy_srq(srqn));
+                destroyed.map_err(|error| Fault::new("state", format!("an SRQ could not go: {error}")))?;
             }
         }
         for host in &mut self.hosts {
