@@ -2,11 +2,16 @@
 
 mod access;
 mod attributes;
+mod completions;
+mod datagrams;
 mod flush;
+mod inline;
+mod objects;
 mod operations;
 mod states;
 mod status;
 mod transfer;
+mod underway;
 mod wire;
 
 use crate::case::Case;
@@ -22,6 +27,11 @@ pub fn all() -> Vec<Case> {
     flush::add(&mut cases);
     states::add(&mut cases);
     attributes::add(&mut cases);
+    completions::add(&mut cases);
+    inline::add(&mut cases);
+    objects::add(&mut cases);
+    datagrams::add(&mut cases);
+    underway::add(&mut cases);
     wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));

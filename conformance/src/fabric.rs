@@ -202,6 +202,14 @@ impl IpVersion {
             IpVersion::V6 => Need::RawPeerIpv6,
         }
     }
+
+    /// What a case with multicast groups over it needs.
+    pub const fn group_need(self) -> Need {
+        match self {
+            IpVersion::V4 => Need::Multicast,
+            IpVersion::V6 => Need::MulticastIpv6,
+        }
+    }
 }
 
 impl fmt::Display for IpVersion {

@@ -36,6 +36,7 @@ needs! {
     Uc, "uc", "UC QPs.";
     Ud, "ud", "UD QPs.";
     Multicast, "multicast", "Multicast groups.";
+    MulticastIpv6, "multicast-ipv6", "Multicast groups over IPv6.";
 }
 
 impl fmt::Display for Need {

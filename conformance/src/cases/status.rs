@@ -51,7 +51,7 @@ fn without_reads() -> (Plan, Plan) {
     (Plan { max_rd_atomic: 0, ..Plan::rc() }, Plan::rc())
 }
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     Row {
         name: "loc-len-err/atomic-into-4-bytes",
         rules: &["IBTA 10.7.2.2", "rdma-unit-test rc_test"],
@@ -163,6 +163,17 @@ const ROWS: [Row; 17] = [
             let sge = Sge { lkey: a.buffer.mr.lkey ^ 1, ..a.buffer.sge(0, 8) };
             lab.post(a, Wr::new(1, op).sge(sge))?;
             fails_there(lab, a, b, WcStatus::RemAccessErr, AsyncEventKind::QpAccessErr)
+        },
+    },
+    Row {
+        name: "loc-prot-err/write-with-both-keys-wrong",
+        rules: &["IBTA 10.7.2.2", "rdma-unit-test rc_test"],
+        plan: same,
+        run: |lab, a, b| {
+            let op = SendOp::Write { va: b.buffer.addr, rkey: b.buffer.mr.rkey ^ 1 };
+            let sge = Sge { lkey: a.buffer.mr.lkey ^ 1, ..a.buffer.sge(0, 8) };
+            lab.post(a, Wr::new(1, op).sge(sge))?;
+            fails_here(lab, a, b, WcStatus::LocProtErr)
         },
     },
     Row {

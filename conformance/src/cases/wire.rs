@@ -26,6 +26,7 @@ scripts! {
     "dropped/in-a-state-without-traffic"
     "dropped/pad-exceeds-payload"
     "dropped/runt"
+    "dropped/to-qp1"
     "dropped/unknown-opcode-to-the-multicast-qpn"
     "requester/ack-in-place-of-a-read-response"
     "requester/atomic-response-missing"
