@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// How long it stays away when packets can't be sent for now.
 const RETRY_BLOCKED_NS: Nanos = 50_000;
+/// Shortest nap. The application that polls answers for the deadlines, and for what can't be sent for now: were the thread
+/// to come back for each of them at once, it would take the application's processor just to leave them to it.
+const SHORTEST_NAP_NS: Nanos = 50_000;
 /// Longest sleep: counters are shown at least this often.
 const LONGEST_SLEEP_NS: Nanos = 1_000_000_000;
 
@@ -219,15 +222,18 @@ impl Inner {
     /// Sleeps until `until`, the transport's deadline, a wake, or (when watching) a packet or the keeper's end.
     fn sleep(&self, watched: &Watched, naps: bool, until: Nanos) -> Woken {
         let progress = &self.progress;
+        let now = self.now();
         progress.wakes_at.store(until, Ordering::SeqCst);
         progress.doing.store(if naps { NAPPING } else { WATCHING }, Ordering::SeqCst);
         // Whoever rings, defers, plans or stops after this line sees that the thread sleeps; what came before is
         // seen here.
-        let until = until.min(progress.deadline.load(Ordering::SeqCst));
+        let mut until = until.min(progress.deadline.load(Ordering::SeqCst));
+        if naps {
+            until = until.max(now + SHORTEST_NAP_NS);
+        }
         let busy = !self.bells.is_empty()
             || (progress.is_deferred() && !naps)
             || progress.stop.load(Ordering::SeqCst);
-        let now = self.now();
         let woken = if !busy && until > now {
             self.wait_for_events(watched, naps, until - now)
         } else {
