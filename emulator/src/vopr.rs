@@ -1,7 +1,7 @@
 //! The fuzzer: random plans on a virtual network, against a reference model of what must come of them.
 //!
 //! A [`Plan`] is a network and a list of steps: connections, work requests (right ones and wrong ones), state changes,
-//! deaths of processes, faults on the wire. [`generate`] makes one from a seed, [`run`] carries it out. After every
+//! deaths of processes, faults on the wire, packets of somebody who means no good. [`generate`] makes one from a seed, [`run`] carries it out. After every
 //! event the model looks at what happened and judges it:
 //!
 //! - *completion*: each work request completes once, in the order of posting, the unsignaled ones silently; after an
@@ -23,6 +23,7 @@
 //! stays wrong.
 
 mod apply;
+mod attack;
 mod completions;
 mod ends;
 mod generate;
@@ -30,6 +31,7 @@ mod ledger;
 mod plan;
 mod pools;
 mod post;
+mod prey;
 mod shrink;
 mod states;
 #[cfg(test)]
@@ -38,7 +40,10 @@ mod wire;
 mod world;
 
 pub use generate::generate;
-pub use plan::{Connect, End, Flaw, Modify, Noise, Op, Plan, PlanError, Receive, Send, Service, Shape, Step};
+pub use plan::{
+    Connect, End, Expose, Flaw, Guise, Modify, Noise, Op, Plan, PlanError, Receive, Send, Service, Shape,
+    Step,
+};
 pub use shrink::shrink;
 
 use ferroce_core::{Nanos, WcStatus};
@@ -102,6 +107,10 @@ pub struct Tally {
     pub connections: u64,
     /// Processes that died.
     pub deaths: u64,
+    /// QPs exposed to a peer that sends anything.
+    pub exposed: u64,
+    /// Packets of those peers.
+    pub attacks: u64,
     /// Completions by their status.
     pub completions: BTreeMap<u32, u64>,
 }
@@ -115,6 +124,8 @@ impl Tally {
         self.hit += other.hit;
         self.connections += other.connections;
         self.deaths += other.deaths;
+        self.exposed += other.exposed;
+        self.attacks += other.attacks;
         for (status, count) in &other.completions {
             *self.completions.entry(*status).or_default() += count;
         }

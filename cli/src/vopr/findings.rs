@@ -95,6 +95,8 @@ fn summary(farm: &Farm, harvest: &Harvest) -> String {
     row("seeds without a fault", tally.runs);
     row("connections", tally.connections);
     row("processes that died", tally.deaths);
+    row("QPs exposed to a hostile peer", tally.exposed);
+    row("packets of hostile peers", tally.attacks);
     row("events", tally.events);
     row("packets", tally.frames);
     row("packets that met a fault", tally.hit);

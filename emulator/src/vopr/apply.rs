@@ -1,11 +1,13 @@
 //! Steps, applied to the network and to the model alike. A step that does not fit is skipped.
 
 use super::Fault;
+use super::attack::change_bits;
 use super::ends::{Connection, End, PoolKind};
 use super::ledger::pattern;
-use super::plan::{self, Connect, Modify, Noise, Step};
+use super::plan::{self, Connect, Guise, Modify, Noise, Step};
 use super::pools::XRCD;
 use super::world::World;
+use crate::chance::Chance;
 use crate::fabric::{self, TRANSITIONS};
 use ferroce_core::{
     AccessFlags, AddressVector, CqId, Nanos, PdId, QpAttr, QpAttrMask, QpInit, QpState, QpType,
@@ -37,6 +39,9 @@ impl World {
             }
             Step::Limit { end, limit } => self.arm_limit(*end, *limit),
             Step::Noise(noise) => self.noise(noise),
+            Step::Expose(expose) => self.expose(expose),
+            Step::Attack { prey, packets, salt } => self.attack(*prey, *packets, *salt),
+            Step::Twist { prey, salt } => return self.twist(*prey, *salt),
         }
         Ok(())
     }
@@ -163,7 +168,7 @@ impl World {
         let (side, peer) = (usize::from(self.ends[index].name.side), self.peer(index));
         QpAttr {
             access: ALL_ACCESS,
-            path_mtu: plan.path_mtu(),
+            path_mtu: plan::path_mtu(plan.mtu),
             dest_qpn: self.ends[peer].qpn,
             rq_psn: Psn::new(psns[1 - side]),
             sq_psn: Psn::new(psns[side]),
@@ -213,7 +218,18 @@ impl World {
             }
             (Modify::Reconnect, _) => self.reconnect(index)?,
             (Modify::Destroy, _) => self.destroy(index),
-            (Modify::Nonsense, _) => self.nonsense(index)?,
+            (Modify::Nonsense, _) => {
+                // SQE is entered by hardware alone (S-2); a timeout has five bits (S-4).
+                let mask = QpAttrMask::TIMEOUT.union(QpAttrMask::SQ_PSN);
+                self.refuse(index, QpState::Sqe, QpAttrMask::empty())?;
+                self.refuse(index, QpState::Rts, mask)?;
+            }
+            (Modify::Leap { to, mask }, from) => {
+                let to = STATES[usize::from(to) % STATES.len()];
+                if !leads(from, to) {
+                    self.refuse(index, to, QpAttrMask::from_bits_truncate(mask))?;
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -278,18 +294,14 @@ impl World {
     }
 
     /// A modify that no state allows, and that changes nothing.
-    fn nonsense(&mut self, index: usize) -> Result<(), Fault> {
+    fn refuse(&mut self, index: usize, qp_state: QpState, mask: QpAttrMask) -> Result<(), Fault> {
         let End { host, qpn, .. } = self.ends[index];
         let id = self.hosts[host].id;
         let query = |world: &mut World| world.fabric.network.call(id, |device, _, _| device.query_qp(qpn));
         let before = query(self);
-        // SQE is entered by hardware alone (S-2); a timeout has five bits (S-4).
-        for (qp_state, timeout) in [(QpState::Sqe, 0), (QpState::Rts, 32)] {
-            let attr = QpAttr { qp_state, timeout, ..QpAttr::default() };
-            let mask = QpAttrMask::STATE.union(QpAttrMask::TIMEOUT).union(QpAttrMask::SQ_PSN);
-            if self.fabric.network.modify_qp(id, qpn, &attr, mask).is_ok() {
-                return Err(self.ends[index].fault("state", format!("went to {qp_state} against all rules")));
-            }
+        let attr = QpAttr { qp_state, timeout: 32, ..self.attributes(index) };
+        if self.fabric.network.modify_qp(id, qpn, &attr, mask.union(QpAttrMask::STATE)).is_ok() {
+            return Err(self.ends[index].fault("state", format!("went to {qp_state} against all rules")));
         }
         if query(self) != before {
             return Err(self.ends[index].fault("state", "a modify that was refused changed it"));
@@ -317,6 +329,7 @@ impl World {
         model.ledger.clear();
         self.fabric.network.restart(model.id);
         self.tally.deaths += 1;
+        self.lose_prey(host);
         for pool in &mut self.pools {
             pool.exists &= pool.host != host;
         }
@@ -365,32 +378,78 @@ impl World {
         }
     }
 
-    /// A packet that means nothing to anybody: its sender is not the peer, or its ICRC is wrong.
+    /// A packet that means nothing to anybody.
     fn noise(&mut self, noise: &Noise) {
+        self.is_calm = false;
+        match noise.guise {
+            Guise::Copy | Guise::ForgedCopy => self.copy_noise(noise),
+            Guise::Stranger | Guise::Forged | Guise::Partition => self.fresh_noise(noise),
+        }
+    }
+
+    fn fresh_noise(&mut self, noise: &Noise) {
         let Some(index) = self.find(noise.end) else { return };
         let peer = self.peer(index);
         let bare = self.fabric.endpoint(self.hosts.len());
         let end = &self.ends[index];
-        let dst = self.hosts[end.host].addresses[0];
-        let src = if noise.forged {
-            self.hosts[self.ends[peer].host].addresses[0]
-        } else {
-            self.fabric.address(bare, false)
+        let ipv6 = usize::from(self.connection(index).plan.ipv6);
+        let dst = self.hosts[end.host].addresses[ipv6];
+        let src = match noise.guise {
+            Guise::Stranger => self.fabric.address(bare, ipv6 == 1),
+            _ => self.hosts[self.ends[peer].host].addresses[ipv6],
         };
         let path = fabric::Connection::default().address_vector(src, dst).path;
         let expected = self.connection(index).psns[usize::from(1 - end.name.side)];
         let psn = Psn::new(expected.wrapping_add_signed(noise.psn));
         let content = self.seed ^ u64::from(noise.len);
-        let mut bytes = Bth::new(noise.opcode, end.qpn, psn).as_bytes().to_vec();
+        let mut bth = Bth::new(noise.opcode, end.qpn, psn);
+        if noise.guise == Guise::Partition {
+            bth.set_pkey(OTHER_PARTITION);
+        }
+        let mut bytes = bth.as_bytes().to_vec();
         bytes.extend(pattern(content, u32::from(noise.len)));
         bytes.extend([0; ICRC_LEN]);
-        self.is_calm = false;
-        self.fabric.network.send_datagram(bare, &path, &bytes, !noise.forged);
+        self.fabric.network.send_datagram(bare, &path, &bytes, noise.guise != Guise::Forged);
+    }
+
+    /// A changed copy of something that was just on the wire.
+    fn copy_noise(&mut self, noise: &Noise) {
+        let mut chance = Chance::of_part(self.seed, COPIES_PART + u64::from(noise.len));
+        let copied = self.wire.borrow().copy_of_recent(noise.len.into());
+        let Some((src, dst, mut bytes)) = copied else { return };
+        let bare = self.fabric.endpoint(self.hosts.len());
+        change_bits(&mut bytes, &mut chance);
+        let is_forged = noise.guise == Guise::ForgedCopy;
+        if is_forged {
+            // Bytes that no ICRC covers may be all that was changed.
+            if let Some(last) = bytes.last_mut() {
+                *last ^= 0xff;
+            }
+        } else if let Some(qkey) = bytes.get_mut(Bth::LEN..Bth::LEN + size_of::<u32>()) {
+            // If it is a datagram: not that of any QP there is.
+            qkey.copy_from_slice(&NO_QKEY.to_be_bytes());
+        }
+        let src = if is_forged { src } else { self.fabric.address(bare, dst.is_ipv6()) };
+        let path = fabric::Connection::default().address_vector(src, dst).path;
+        self.fabric.network.send_datagram(bare, &path, &bytes, !is_forged);
     }
 }
 
+/// Whether a modify leads from a state to another (IBTA 10.3.1).
+fn leads(from: QpState, to: QpState) -> bool {
+    use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
+    matches!(
+        (from, to),
+        (_, Reset | Err)
+            | (Reset | Init, Init)
+            | (Init, Rtr)
+            | (Rtr | Rts | Sqd | Sqe, Rts)
+            | (Rts | Sqd, Sqd)
+    )
+}
+
 /// The attributes of a step towards RTS that a QP of this type takes.
-fn attributes_of(qp_type: QpType, to: QpState, rc: QpAttrMask) -> QpAttrMask {
+pub(super) fn attributes_of(qp_type: QpType, to: QpState, rc: QpAttrMask) -> QpAttrMask {
     const RESPONDER: QpAttrMask = QpAttrMask::MAX_DEST_RD_ATOMIC.union(QpAttrMask::MIN_RNR_TIMER);
     const REQUESTER: QpAttrMask =
         QpAttrMask::RETRY_CNT.union(QpAttrMask::RNR_RETRY).union(QpAttrMask::MAX_QP_RD_ATOMIC);
@@ -411,10 +470,19 @@ pub(super) fn qkey(qpn: Qpn) -> u32 {
     (qpn.value() * 5) & 0x7fff_ffff
 }
 
+/// All states, as the verbs number them.
+const STATES: [QpState; 7] =
+    [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
 const ALL_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_WRITE)
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC);
+/// A partition that no host is in.
+const OTHER_PARTITION: u16 = 0x1234;
+/// A Q_Key that no QP has: they have those of [`qkey`], multiples of 5 below 2^27, or the exposed ones'.
+const NO_QKEY: u32 = 0x7fff_fffe;
+/// The part of the simulation that draws what is changed in copies.
+const COPIES_PART: u64 = 1 << 38;
 /// How far the PSNs of a new connection lie from those of the one before.
 const PSN_JUMP: u32 = 0x30_0001;
 /// No packet is on its way for longer: the longest delay of a fault, and queues.

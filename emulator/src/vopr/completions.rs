@@ -13,6 +13,9 @@ impl World {
     /// A completion was polled.
     pub(super) fn completed(&mut self, host: usize, completion: &Completion) -> Result<(), Fault> {
         self.tally.count(completion.wc.status);
+        if let Some(prey) = self.prey_at(host, completion.wc.qpn) {
+            return self.prey_completed(prey, completion);
+        }
         let Some(index) = self.by_qpn.get(&(host, completion.wc.qpn)).copied() else {
             return Err(Fault::new("completion", format!("of a QP that is not there: {:?}", completion.wc)));
         };

@@ -3,7 +3,9 @@
 //! Each seed draws a temper first: which kinds of things its plan has at all. Plans without faults are held to more
 //! than others, and plans with few kinds of faults go deeper into those.
 
-use super::plan::{Connect, End, Flaw, Modify, Noise, Op, Plan, Receive, Send, Service, Shape, Step};
+use super::plan::{
+    Connect, End, Expose, Flaw, Guise, Modify, Noise, Op, Plan, Receive, Send, Service, Shape, Step,
+};
 use crate::chance::Chance;
 use crate::egress::EcnMarking;
 use crate::link::LinkConfig;
@@ -16,7 +18,8 @@ pub fn generate(seed: u64, length_ns: Nanos) -> Plan {
     let mut chance = Chance::of_part(seed, PLAN_PART);
     let temper = Temper::draw(&mut chance);
     let shape = shape(&mut chance);
-    let mut generator = Generator { chance, temper, shape, steps: Vec::new(), connections: Vec::new() };
+    let mut generator =
+        Generator { chance, temper, shape, steps: Vec::new(), connections: Vec::new(), exposed: 0 };
     generator.open();
     let mut left = length_ns;
     // Each round adds a step, so this ends.
@@ -49,6 +52,8 @@ struct Temper {
     overruns: bool,
     /// Others send packets.
     noise: bool,
+    /// QPs are exposed to a peer that sends anything.
+    attacks: bool,
     /// Receive WQEs come late or not at all.
     starves: bool,
     /// Ends share SRQs.
@@ -66,6 +71,7 @@ impl Temper {
         let mut some = |wanted: bool| wanted && chance.one_in(2);
         let (modifies, deregisters, deaths) = (some(is_wild), some(is_wild), some(is_wild));
         let (links, overruns, noise, flaws) = (some(is_wild), some(is_wild), some(is_wild), some(is_wild));
+        let attacks = some(is_wild);
         let starves = some(true);
         let services = match chance.below(10) {
             0 => vec![Service::Uc],
@@ -87,6 +93,7 @@ impl Temper {
             links,
             overruns,
             noise,
+            attacks,
             starves,
             srqs: chance.one_in(3),
             services,
@@ -101,6 +108,8 @@ struct Generator {
     shape: Shape,
     steps: Vec<Step>,
     connections: Vec<Connect>,
+    /// QPs exposed to a peer that sends anything.
+    exposed: u32,
 }
 
 impl Generator {
@@ -125,6 +134,7 @@ impl Generator {
                 let end = self.end();
                 self.receive(end);
             }
+            800..860 if self.temper.attacks => self.attack(),
             620..860 => {
                 let ns = self.duration(MAX_WAIT_NS);
                 self.steps.push(Step::Wait { ns });
@@ -132,6 +142,8 @@ impl Generator {
             860..875 if self.connections.len() < MAX_CONNECTIONS => self.connect(),
             875..920 => self.faults(),
             920..950 if self.temper.modifies => {
+                let mask = (self.chance.bits() & self.chance.bits()) as u32 & 0x3ff_ffff;
+                let leap = Modify::Leap { to: self.chance.below(7) as u8, mask };
                 let to = *self.chance.pick(&[
                     Modify::Error,
                     Modify::Drain,
@@ -143,6 +155,7 @@ impl Generator {
                     Modify::Reconnect,
                     Modify::Destroy,
                     Modify::Nonsense,
+                    leap,
                 ]);
                 let end = self.end();
                 self.steps.push(Step::Modify { end, to });
@@ -170,6 +183,44 @@ impl Generator {
             980..1000 if self.temper.noise => self.noise(),
             _ => self.send(),
         }
+    }
+
+    /// An exposed QP is made, attacked, or changed.
+    fn attack(&mut self) {
+        let prey = self.chance.between(1, u64::from(self.exposed.max(1))) as u32;
+        let salt = self.chance.bits() as u32;
+        let step = match self.chance.below(20) {
+            0..2 if self.exposed < MAX_EXPOSED => self.expose(),
+            _ if self.exposed == 0 => self.expose(),
+            0..7 => Step::Twist { prey, salt },
+            _ => Step::Attack { prey, packets: self.chance.between(1, 12) as u8, salt },
+        };
+        self.steps.push(step);
+    }
+
+    fn expose(&mut self) -> Step {
+        self.exposed += 1;
+        let service = *self.chance.pick(&[
+            Service::Rc,
+            Service::Rc,
+            Service::Rc,
+            Service::Uc,
+            Service::Ud,
+            Service::Xrc,
+        ]);
+        Step::Expose(Expose {
+            number: self.exposed,
+            host: self.host(),
+            service,
+            side: self.chance.below(2) as u8,
+            mtu: *self.chance.pick(&[256, 256, 1024, 4096]),
+            psns: [0, 1].map(|_| self.chance.bits() as u32 & 0xff_ffff),
+            timeout: *self.chance.pick(&[8, 10, 12]),
+            retry_cnt: *self.chance.pick(&[7, 3, 0]),
+            rd_atomic: [0, 1].map(|_| *self.chance.pick(&[1, 2, 16])),
+            ipv6: self.chance.one_in(3),
+            work: [0, 1].map(|_| self.chance.below(8) as u8),
+        })
     }
 
     fn connect(&mut self) {
@@ -292,7 +343,14 @@ impl Generator {
             },
             psn: self.chance.below(20) as i32 - 5,
             len: self.chance.below(300) as u16,
-            forged: self.chance.one_in(2),
+            guise: *self.chance.pick(&[
+                Guise::Stranger,
+                Guise::Forged,
+                Guise::Partition,
+                Guise::Copy,
+                Guise::Copy,
+                Guise::ForgedCopy,
+            ]),
         };
         self.steps.push(Step::Noise(noise));
     }
@@ -359,5 +417,7 @@ const MAX_WAIT_NS: Nanos = 2_000_000;
 const LONGEST: u32 = 48 << 10;
 /// Steps of a plan.
 const MAX_STEPS: usize = 2_000;
+/// Exposed QPs of a plan.
+const MAX_EXPOSED: u32 = 6;
 /// Connections of a plan.
 const MAX_CONNECTIONS: usize = 12;

@@ -105,6 +105,24 @@ pub enum Step {
     },
     /// Somebody who has no business with it sends a QP a packet.
     Noise(Noise),
+    /// A QP is made whose peer is the host without a card.
+    Expose(Expose),
+    /// That peer sends it packets: some that go on from where the QP is, some spoilt, some of no sense at all.
+    Attack {
+        /// The QP's number.
+        prey: u32,
+        /// How many.
+        packets: u8,
+        /// What they are follows from it and from the plan's seed.
+        salt: u32,
+    },
+    /// An exposed QP is modified, with attributes that follow from the salt: some way that its state has, or none.
+    Twist {
+        /// The QP's number.
+        prey: u32,
+        /// What is asked for follows from it and from the plan's seed.
+        salt: u32,
+    },
 }
 
 /// One end of a connection: its number, and `a` or `b`.
@@ -208,12 +226,9 @@ impl Service {
     }
 }
 
-impl Connect {
-    /// The path MTU as the core names it; the largest that is not above what the plan says.
-    pub fn path_mtu(&self) -> PathMtu {
-        let fits = |mtu: &PathMtu| mtu.bytes() <= self.mtu;
-        PathMtu::ALL.into_iter().rev().find(fits).unwrap_or(PathMtu::Mtu256)
-    }
+/// A path MTU as the core names it; the largest that is not above what the plan says.
+pub(super) fn path_mtu(bytes: u32) -> PathMtu {
+    PathMtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= bytes).unwrap_or(PathMtu::Mtu256)
 }
 
 /// A send work request.
@@ -349,6 +364,13 @@ pub enum Modify {
     Destroy,
     /// Something that no state allows: it is refused, and nothing changes.
     Nonsense,
+    /// To a state that none leads to from where it is, as the verbs number them: the same.
+    Leap {
+        /// The state.
+        to: u8,
+        /// The mask, beside the state.
+        mask: u32,
+    },
 }
 
 /// A packet from somebody else.
@@ -361,11 +383,56 @@ pub struct Noise {
     pub opcode: u8,
     /// Its PSN, counted from the one that is expected.
     pub psn: i32,
-    /// Bytes behind the BTH, which follow from the plan's seed.
+    /// Bytes behind the BTH, which follow from the plan's seed. Of a copy, which of the packets seen last it is, and
+    /// what is changed in it.
     pub len: u16,
-    /// Whether it says that it comes from the peer; then its ICRC is wrong. Else it says who sent it, and its ICRC
-    /// is right.
-    pub forged: bool,
+    /// As what it comes. In each case one thing is wrong that any card sees.
+    pub guise: Guise,
+}
+
+/// As what a packet of somebody else comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guise {
+    /// It says who sent it, and its ICRC is right.
+    Stranger,
+    /// It says that it comes from the peer, and its ICRC is wrong.
+    Forged,
+    /// It says that it comes from the peer, its ICRC is right, and its P_Key is that of another partition.
+    Partition,
+    /// It is a copy, with some bytes changed, of one that was just on the wire, to whom that went; it says who sent
+    /// it, and its ICRC is right. The Q_Key of a datagram is wrong.
+    Copy,
+    /// The same, and it says that it comes from where the first came from, and its ICRC is wrong.
+    ForgedCopy,
+}
+
+/// A QP whose peer is the host without a card, which sends it whatever there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expose {
+    /// Its number, by which steps name it.
+    pub number: u32,
+    /// Where it is.
+    pub host: u8,
+    /// The service.
+    pub service: Service,
+    /// Of XRC: 0 for an initiator, 1 for a target.
+    pub side: u8,
+    /// Path MTU in bytes.
+    pub mtu: u32,
+    /// First PSN of the QP, and of the peer.
+    pub psns: [u32; 2],
+    /// Local ACK timeout code.
+    pub timeout: u8,
+    /// Transport retries.
+    pub retry_cnt: u8,
+    /// READs and atomics outstanding as requester and as responder.
+    pub rd_atomic: [u8; 2],
+    /// Whether it goes over IPv6.
+    pub ipv6: bool,
+    /// Send and receive work requests that it begins with.
+    pub work: [u8; 2],
 }
 
 impl Plan {

@@ -97,6 +97,15 @@ fn simpler(step: &Step) -> Vec<Step> {
             forms.push(Step::Send(super::Send { fence: false, solicited: false, signaled: true, ..*send }));
         }
         Step::Receive(receive) => forms.push(Step::Receive(super::Receive { sges: 1, ..*receive })),
+        Step::Attack { prey, packets, salt } if *packets > 1 => {
+            for packets in [packets / 2, packets - 1] {
+                forms.push(Step::Attack { prey: *prey, packets, salt: *salt });
+            }
+        }
+        Step::Expose(expose) => {
+            forms.push(Step::Expose(super::Expose { work: [0, 0], ..*expose }));
+            forms.push(Step::Expose(super::Expose { work: expose.work.map(|count| count / 2), ..*expose }));
+        }
         Step::Wait { ns } => forms.push(Step::Wait { ns: Nanos::min(*ns / 2, 100_000) }),
         Step::Connect(connect) => {
             forms.push(Step::Connect(super::Connect { ipv6: false, late: false, psns: [0, 0], ..*connect }));

@@ -63,6 +63,9 @@ impl World {
         if let AsyncEvent::SrqLimitReached(srqn) = event {
             return self.limit_reached(host, srqn);
         }
+        if event.qpn().is_some_and(|qpn| self.prey_at(host, qpn).is_some()) {
+            return Ok(());
+        }
         let Some(index) = event.qpn().and_then(|qpn| self.by_qpn.get(&(host, qpn)).copied()) else {
             return Err(Fault::new("event", format!("about a QP that is not there: {event:?}")));
         };

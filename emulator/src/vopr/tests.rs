@@ -2,8 +2,9 @@
 //! are sealed again, so that no receiver can tell.
 
 use super::world::World;
-use super::{Fault, Plan, generate, run};
+use super::{Fault, Plan, Step, Tally, generate, run};
 use crate::rules::{Action, HexBytes, Kind, Seen};
+use ferroce_core::WcStatus;
 use ferroce_wire::{Opcode, Operation, Packet, PacketHeader, Syndrome};
 
 const LENGTH_NS: u64 = 3_000_000;
@@ -13,7 +14,7 @@ fn found(tamper: impl Fn(&Seen<'_>) -> Option<Action> + Clone + 'static) -> Vec<
     let mut rules: Vec<String> = (0..60)
         .filter_map(|seed| {
             let mut plan = generate(seed, LENGTH_NS);
-            plan.steps.retain(|step| !matches!(step, super::Step::Faults(_)));
+            plan.steps.retain(|step| !matches!(step, Step::Faults(_)));
             tampered(&plan, tamper.clone())
         })
         .map(|fault| fault.rule.into_owned())
@@ -94,6 +95,35 @@ fn a_nak_without_a_reason_is_found() {
         Some(with_header(&packet, |header| header.aeth(Syndrome::from_u8(0x62), 1)))
     });
     assert!(rules.contains(&"status".to_string()), "{rules:?}");
+}
+
+/// Plans of nothing but exposed QPs and attacks on them, and what they came to.
+#[test]
+fn hostile_peers_get_deep() {
+    let mut tally = Tally::default();
+    for seed in 0..400 {
+        let mut plan = generate(seed, 20_000_000);
+        plan.steps.retain(|step| {
+            matches!(step, Step::Expose(_) | Step::Attack { .. } | Step::Twist { .. } | Step::Wait { .. })
+        });
+        let report = run(&plan, false);
+        assert_eq!(report.fault, None, "seed {seed}");
+        tally.add(&report.tally);
+    }
+    assert!(tally.exposed > 100 && tally.attacks > 5_000, "{tally:?}");
+    // Some of what they say is believed, some is refused in each way there is.
+    for status in [
+        WcStatus::Success,
+        WcStatus::LocLenErr,
+        WcStatus::BadRespErr,
+        WcStatus::LocAccessErr,
+        WcStatus::RemInvReqErr,
+        WcStatus::RemAccessErr,
+        WcStatus::RemOpErr,
+        WcStatus::RetryExcErr,
+    ] {
+        assert!(tally.completions.contains_key(&(status as u32)), "{status:?}: {tally:?}");
+    }
 }
 
 #[test]

@@ -7,10 +7,11 @@ use super::Fault;
 use super::plan::{self, Connect};
 use crate::chance::Chance;
 use crate::rules::{Action, Kind, RandomFaults, Rule, Seen, ends, kind};
+use bytes::Bytes;
 use ferroce_core::Nanos;
 use ferroce_wire::{NakCode, Packet, Psn, Qpn, Service, Syndrome};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -29,6 +30,8 @@ pub(super) struct Wire {
     pub(super) fault: Option<Fault>,
     /// The host whose packets mean nothing.
     noise: String,
+    /// The last packets, each with its source and destination.
+    recent: VecDeque<(IpAddr, IpAddr, Bytes)>,
     /// QPs that there are.
     qps: BTreeMap<(IpAddr, Qpn), Watched>,
 }
@@ -90,6 +93,7 @@ impl Wire {
         if seen.crossing.from == self.noise {
             return Ok(());
         }
+        self.remember(src, dst, parsed.transport());
         self.count_nak(dst, &packet)?;
         let Some(qp) = self.qps.get_mut(&(dst, packet.bth().dest_qpn())) else { return Ok(()) };
         if packet.payload().len() > qp.mtu as usize {
@@ -109,6 +113,19 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    fn remember(&mut self, src: IpAddr, dst: IpAddr, transport: &[u8]) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((src, dst, Bytes::copy_from_slice(transport)));
+    }
+
+    /// One of the last packets: where it came from, where it went, and its bytes from the BTH on.
+    pub(super) fn copy_of_recent(&self, pick: usize) -> Option<(IpAddr, IpAddr, Vec<u8>)> {
+        let (src, dst, bytes) = self.recent.get(pick % self.recent.len().max(1))?;
+        Some((*src, *dst, bytes.to_vec()))
     }
 
     /// A requester that has used up its retries does not ask again; so the NAKs of one PSN are bounded by them, and
@@ -192,6 +209,8 @@ fn mix(digest: u64, bytes: &[u8]) -> u64 {
     digest
 }
 
+/// Packets remembered.
+const RECENT: usize = 16;
 /// The MTU of datagrams, which is that of the link.
 const MAX_MTU: u32 = 4096;
 /// An `rnr_retry` that never runs out.

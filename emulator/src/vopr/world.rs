@@ -3,12 +3,14 @@
 use super::ends::{Connection, End, Pool};
 use super::ledger::Ledger;
 use super::plan::{self, Plan, Shape};
+use super::prey::Prey;
 use super::wire::{NO_FAULTS, Watcher, Wire};
 use super::{Fault, Report, Tally};
 use crate::fabric::{Fabric, FabricConfig};
 use crate::network::HostId;
 use crate::nic::NicConfig;
 use crate::switch::SwitchConfig;
+use bytes::Bytes;
 use ferroce_core::{Counter, Event, Nanos, Profile, QpState};
 use ferroce_wire::Qpn;
 use std::cell::RefCell;
@@ -34,6 +36,10 @@ pub(super) struct World {
     /// Nothing has happened yet that could make a card send a packet twice.
     pub(super) is_calm: bool,
     pub(super) tally: Tally,
+    /// QPs whose peer is the host without a card.
+    pub(super) prey: Vec<Prey>,
+    /// The last packets that came to that host.
+    pub(super) overheard: VecDeque<Bytes>,
     reasons: VecDeque<String>,
 }
 
@@ -86,6 +92,8 @@ impl World {
             next_number: 0,
             is_calm: true,
             tally: Tally { runs: 1, ..Tally::default() },
+            prey: Vec::new(),
+            overheard: VecDeque::new(),
             reasons: VecDeque::new(),
         }
     }
@@ -135,6 +143,8 @@ impl World {
                 }
             }
         }
+        self.overhear();
+        self.check_prey()?;
         self.check_states()?;
         self.check_numbers()
     }
@@ -187,10 +197,11 @@ impl World {
 
     /// The longest that anything may take without faults: a few times the longest row of retries.
     fn patience(&self) -> Nanos {
-        let rows = self.connections.values().map(|connection| {
+        let connections = self.connections.values().map(|it| (it.plan.timeout, it.plan.retry_cnt));
+        let rows = connections.chain(self.prey_patience()).map(|(timeout, retries)| {
             // From the third on in a row, timeouts last twice as long as code 16 says at least.
-            let timeout = ferroce_wire::ack_timeout_ns(connection.plan.timeout.max(16)).unwrap_or(0);
-            2 * timeout * (u64::from(connection.plan.retry_cnt) + 2)
+            let timeout = ferroce_wire::ack_timeout_ns(timeout.max(16)).unwrap_or(0);
+            2 * timeout * (u64::from(retries) + 2)
         });
         3 * rows.max().unwrap_or(0) + BASE_PATIENCE_NS
     }
@@ -238,6 +249,7 @@ impl World {
                 self.modify(index, plan::Modify::Destroy)?;
             }
         }
+        self.free_prey()?;
         for pool in &self.pools {
             if let (Some(srqn), true) = (pool.srqn(), pool.exists) {
                 let id = self.hosts[pool.host].id;
