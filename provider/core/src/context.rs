@@ -8,8 +8,8 @@ use crate::regions::Regions;
 use crate::srq::Srqs;
 use crate::timers::Deadlines;
 use crate::{
-    Completion, CqId, Nanos, Path, Profile, QpAttr, QpInit, Queue, Sge, TransmitSink, Wc, WcFlags, WcOpcode,
-    WcStatus,
+    Completion, CqId, InvalidateFault, KeyUser, Nanos, Path, PdId, Profile, QpAttr, QpInit, Queue, Sge,
+    TransmitSink, Wc, WcFlags, WcOpcode, WcStatus,
 };
 use ferroce_wire::{ICRC_LEN, Opcode, PacketHeader, Psn, Qpn, Service};
 
@@ -65,6 +65,17 @@ impl<'a> Context<'a> {
     /// A list in the QP's protection domain.
     pub(crate) fn local<'b>(&'b self, sges: &'b [Sge]) -> Local<'b> {
         Local { regions: &self.shared.regions, pd: self.init.pd, sges }
+    }
+
+    /// The QP as a user of R_Keys in a protection domain.
+    pub(crate) fn key_user(&self, pd: PdId) -> KeyUser {
+        KeyUser { pd, qpn: self.qpn }
+    }
+
+    /// Invalidates an R_Key of a protection domain.
+    pub(crate) fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), InvalidateFault> {
+        let belongs_to = self.shared.profile.type_2_windows;
+        self.shared.regions.invalidate(self.key_user(pd), belongs_to, rkey)
     }
 
     /// The header of a packet whose opcode is the one that does in the QP's service what `opcode` does in RC.

@@ -6,14 +6,16 @@ use crate::icrc_check;
 use crate::multicast::{Groups, McastError, group_of};
 use crate::output::Output;
 use crate::qp::Qp;
-use crate::regions::{DeregisterError, RegionKeys, RegionSpec, Regions, RegisterError};
+use crate::regions::{
+    AllocMwError, DeregisterError, KeyFault, MwType, RegionKeys, RegionSpec, Regions, RegisterError,
+};
 use crate::schedule::{MAX_REFUSALS, Schedule, Turn};
 use crate::srq::{CreateSrqError, DestroySrqError, SrqInit, Srqn, Srqs, UnknownSrq};
 use crate::table::QpTable;
 use crate::timers::Deadlines;
 use crate::{
-    Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, Profile, QpAttr, QpAttrMask, QpInit,
-    QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
+    Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, PdId, Profile, QpAttr, QpAttrMask,
+    QpInit, QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
 };
 use ferroce_wire::{Packet, ParseError, Psn, Qpn};
 use smallvec::SmallVec;
@@ -77,9 +79,25 @@ impl Device {
         self.shared.regions.register(spec)
     }
 
-    /// Takes a region out. No packet handled or made after this call touches its memory.
+    /// Takes a region out. No packet handled or made after this call touches its memory. Fails while windows are bound to it.
     pub fn deregister(&mut self, lkey: u32) -> Result<(), DeregisterError> {
         self.shared.regions.deregister(lkey)
+    }
+
+    /// Takes a region out as [`Device::deregister`] does, and unbinds the windows that are bound to it.
+    pub fn revoke(&mut self, lkey: u32) -> Result<(), KeyFault> {
+        self.shared.regions.revoke(lkey)
+    }
+
+    /// Makes a memory window that is not bound (`ibv_alloc_mw(3)`); its R_Key.
+    pub fn alloc_mw(&mut self, pd: PdId, mw_type: MwType) -> Result<u32, AllocMwError> {
+        self.shared.regions.alloc_window(pd, mw_type)
+    }
+
+    /// Takes a window out, bound or not (`ibv_dealloc_mw(3)`). Of `rkey`, which may be any that it has had, the number
+    /// counts.
+    pub fn dealloc_mw(&mut self, rkey: u32) -> Result<(), KeyFault> {
+        self.shared.regions.dealloc_window(rkey)
     }
 
     /// Creates a QP in RESET.
@@ -110,6 +128,7 @@ impl Device {
             self.shared.srqs.remove_user(srqn);
         }
         self.groups.forget(index);
+        self.shared.regions.unbind_all_of(qpn);
         self.shared.deadlines.clear(index);
         self.shared.output.forget(qpn);
         Ok(())

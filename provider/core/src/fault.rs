@@ -2,7 +2,7 @@
 //!
 //! Each variant's text becomes the [`crate::Event::Reason`] of the NAK or the error completion it causes.
 
-use crate::regions::{InvalidateFault, LocalFault, RemoteFault};
+use crate::regions::{BindFault, InvalidateFault, LocalFault, RemoteFault};
 use crate::{AccessFlags, BadAddress, PdId, QpType, Srqn, WcStatus};
 use ferroce_wire::{NakCode, Psn, Qpn};
 use std::net::IpAddr;
@@ -40,6 +40,8 @@ pub(crate) enum RequesterFault {
     NotInService { op: &'static str, qp_type: QpType },
     #[error("the key cannot be invalidated: {0}")]
     Invalidate(#[from] InvalidateFault),
+    #[error("the memory window cannot be bound: {0}")]
+    Bind(#[from] BindFault),
     #[error("{cause} at PSN {psn}, and all {retry_cnt} retries are used up")]
     RetriesExceeded { psn: Psn, retry_cnt: u8, cause: Loss },
     #[error("the peer had no receive WQE for PSN {psn}, and all {rnr_retry} RNR retries are used up")]
@@ -88,6 +90,7 @@ impl RequesterFault {
             | RequesterFault::AddressHandleOfOtherPd { .. }
             | RequesterFault::NoSrq
             | RequesterFault::Invalidate(_) => WcStatus::LocQpOpErr,
+            RequesterFault::Bind(_) => WcStatus::MwBindErr,
             RequesterFault::RetriesExceeded { .. } => WcStatus::RetryExcErr,
             RequesterFault::RnrRetriesExceeded { .. } => WcStatus::RnrRetryExcErr,
             RequesterFault::Remote { code: NakCode::InvalidRequest, .. } => WcStatus::RemInvReqErr,
@@ -106,6 +109,7 @@ impl RequesterFault {
             RequesterFault::AtomicLength { .. } => 0x04,
             RequesterFault::NoReadAtomic => 0x05,
             RequesterFault::Invalidate(_) => 0x06,
+            RequesterFault::Bind(_) => 0x07,
             RequesterFault::NotInService { .. } => 0x0a,
             RequesterFault::NoAddressHandle => 0x0b,
             RequesterFault::DatagramTooLong { .. } => 0x0c,

@@ -210,7 +210,7 @@ impl Inbound {
             None => return Ok(()),
         };
         if let Some(ieth) = packet.ieth() {
-            ctx.shared.regions.invalidate(pd, ieth.rkey())?;
+            ctx.invalidate(pd, ieth.rkey())?;
         }
         if opcode == WcOpcode::Recv || packet.opcode().has_imm() {
             self.complete_receive(ctx, packet, opcode, byte_len);
@@ -280,7 +280,7 @@ pub(crate) fn remote(
 ) -> Result<u64, ResponderFault> {
     ctx.shared
         .regions
-        .check_remote(pd, rkey, va, length, needed_access(opcode))
+        .check_remote(ctx.key_user(pd), rkey, va, length, needed_access(opcode))
         .map_err(|fault| ResponderFault::RemoteKey { opcode: opcode.name(), fault })
 }
 

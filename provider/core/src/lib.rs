@@ -50,8 +50,8 @@ pub use multicast::McastError;
 pub use path::{Ecn, Ipv4Id, PacketMeta, Path};
 pub use profile::Profile;
 pub use regions::{
-    DeregisterError, InvalidateFault, KeyFault, LocalFault, LocalUse, MAX_REGIONS, RangeFault, RegionKeys,
-    RegionSpec, Regions, RegisterError, RemoteFault,
+    AllocMwError, BindFault, DeregisterError, InvalidateFault, KeyFault, KeyUser, LocalFault, LocalUse,
+    MAX_KEYS, MwBind, MwType, RangeFault, RegionKeys, RegionSpec, Regions, RegisterError, RemoteFault, Type2,
 };
 pub use sink::TransmitSink;
 pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};

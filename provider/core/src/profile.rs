@@ -1,5 +1,7 @@
 //! What may differ from card to card: limits and habits on the wire.
 
+use crate::Type2;
+
 /// Limits and habits of a device. The default is a card like most.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
@@ -15,6 +17,8 @@ pub struct Profile {
     pub ack_req_interval: u32,
     /// The M bit of every packet. ConnectX sends 1; a 0 makes one take its slow path.
     pub mig_req: bool,
+    /// What type 2 memory windows belong to.
+    pub type_2_windows: Type2,
 }
 
 impl Default for Profile {
@@ -26,6 +30,7 @@ impl Default for Profile {
             first_window_packets: 32,
             ack_req_interval: 64,
             mig_req: true,
+            type_2_windows: Type2::B,
         }
     }
 }

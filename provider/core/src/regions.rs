@@ -1,9 +1,11 @@
 //! The key table: which memory an L_Key or R_Key stands for, and who may use it how.
 //!
+//! Regions and memory windows ([`windows`]) share it, and the space of keys.
+//!
 //! A key is 24 bits of number and 8 bits of key byte; L_Key and R_Key are the same value, as on most cards. The
 //! number leads to a slot by arithmetic and an array index. The byte
-//! changes each time the slot is given up, so that a key outlives its region only as a fault. Numbers and first
-//! bytes come from a seed and follow no order that a peer could guess the next key by. It is no cryptography:
+//! changes each time the slot is given up, so that a key outlives its region only as a fault; that of a window is its
+//! consumer's choice while it lives. Numbers and first bytes come from a seed and follow no order that a peer could guess the next key by. It is no cryptography:
 //! rights and protection domains are what protects memory.
 //!
 //! Every use of a key is checked here and nowhere else, in this order: key, protection domain, rights, range. A
@@ -14,16 +16,21 @@ mod fault;
 mod keys;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use crate::{AccessFlags, PdId, Sge};
 pub use fault::{
-    DeregisterError, InvalidateFault, KeyFault, LocalFault, RangeFault, RegisterError, RemoteFault,
+    AllocMwError, BindFault, DeregisterError, InvalidateFault, KeyFault, LocalFault, RangeFault,
+    RegisterError, RemoteFault,
 };
+use ferroce_wire::Qpn;
 use keys::{KeyBytes, Numbers};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use windows::Window;
+pub use windows::{MwBind, MwType, Type2};
 
-/// Most regions of a device (`max_mr`).
-pub const MAX_REGIONS: u32 = 1 << 22;
+/// Most regions and memory windows of a device, together.
+pub const MAX_KEYS: u32 = 1 << 23;
 
 /// Slots that must be vacant before the one vacated first is used again, as long as the table may grow. Together
 /// with the 255 key bytes of a slot, a key comes back after a quarter of a million deregistrations at the
@@ -57,6 +64,15 @@ pub struct RegionKeys {
     pub rkey: u32,
 }
 
+/// Who uses an R_Key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyUser {
+    /// The protection domain that it uses it in: the QP's, for an XRC request the SRQ's.
+    pub pd: PdId,
+    /// The QP.
+    pub qpn: Qpn,
+}
+
 /// What the device does with the memory of a scatter/gather element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalUse {
@@ -66,10 +82,12 @@ pub enum LocalUse {
     Write,
 }
 
-/// All regions of a device, by key.
+/// All regions and windows of a device, by key.
 #[derive(Clone, Debug)]
 pub struct Regions {
     slots: Vec<Slot>,
+    /// The QPs that type 2 windows are bound through, each with the index of the window.
+    bound_through: BTreeSet<(u32, u32)>,
     /// Indexes of the slots given up, longest ago first.
     vacant: VecDeque<u32>,
     numbers: Numbers,
@@ -85,11 +103,12 @@ struct Slot {
     entry: Entry,
 }
 
-/// What a key stands for. Memory windows share the key space with regions and will be a third kind.
+/// What a key stands for.
 #[derive(Clone, Debug)]
 enum Entry {
     Vacant,
     Region(Region),
+    Window(Window),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,19 +118,22 @@ struct Region {
     addr: u64,
     length: u64,
     iova: u64,
+    /// Windows bound to it.
+    windows: u32,
 }
 
 impl Regions {
-    /// An empty table whose keys follow from `seed`, for at most [`MAX_REGIONS`].
+    /// An empty table whose keys follow from `seed`, for at most [`MAX_KEYS`] regions and windows.
     pub fn new(seed: u64) -> Self {
-        Self::with_limit(seed, MAX_REGIONS)
+        Self::with_limit(seed, MAX_KEYS)
     }
 
-    /// The same for at most `max` regions, which must be below 2^24.
+    /// The same for at most `max` regions and windows, which must be below 2^24.
     pub fn with_limit(seed: u64, max: u32) -> Self {
         assert!(max < Numbers::COUNT, "a key has room for {} numbers, not {max}", Numbers::COUNT);
         Regions {
             slots: Vec::new(),
+            bound_through: BTreeSet::new(),
             vacant: VecDeque::new(),
             numbers: Numbers::new(seed),
             key_bytes: KeyBytes::new(seed),
@@ -125,21 +147,28 @@ impl Regions {
     /// Rights that are unknown, unsupported or miss LOCAL_WRITE; addresses that wrap; a full table.
     pub fn register(&mut self, spec: RegionSpec) -> Result<RegionKeys, RegisterError> {
         let region = Region::new(spec)?;
-        let index = self.take_slot().ok_or(RegisterError::TooManyRegions { max: self.max })?;
-        let slot = &mut self.slots[index as usize];
-        slot.entry = Entry::Region(region);
-        let key = self.numbers.of_index(index) << 8 | u32::from(slot.key_byte);
+        let key =
+            self.fill_slot(Entry::Region(region)).ok_or(RegisterError::TooManyKeys { max: self.max })?;
         Ok(RegionKeys { lkey: key, rkey: key })
     }
 
     /// Takes the region with `lkey` out. Its keys fail from now on.
+    ///
+    /// # Errors
+    /// There is none; windows are bound to it (IBTA 10.6.7.2.6).
     pub fn deregister(&mut self, lkey: u32) -> Result<(), DeregisterError> {
-        self.region(lkey)?;
-        let index = self.numbers.to_index(lkey >> 8);
-        let slot = &mut self.slots[index as usize];
-        slot.entry = Entry::Vacant;
-        slot.key_byte = KeyBytes::after(slot.key_byte);
-        self.vacant.push_back(index);
+        match self.region(lkey)?.windows {
+            0 => Ok(self.revoke(lkey)?),
+            windows => Err(DeregisterError::WindowsBound { lkey, windows }),
+        }
+    }
+
+    /// Takes the region with `lkey` out, even from under windows, which are unbound.
+    pub fn revoke(&mut self, lkey: u32) -> Result<(), KeyFault> {
+        if self.region(lkey)?.windows > 0 {
+            self.unbind_all_on(lkey);
+        }
+        self.vacate_slot(self.numbers.to_index(lkey >> 8));
         Ok(())
     }
 
@@ -153,14 +182,14 @@ impl Regions {
         if usage == LocalUse::Write && !region.access.contains(AccessFlags::LOCAL_WRITE) {
             return Err(LocalFault::NotWritable { lkey: sge.lkey });
         }
-        Ok(region.host_address(sge.addr, sge.length)?)
+        Ok(region.host_address(sge.addr, sge.length.into())?)
     }
 
-    /// Checks a peer's use of `length` bytes at `va` through a QP of `pd`, which needs all rights of `need`; the
+    /// Checks a peer's use of `length` bytes at `va` through a QP, which needs all rights of `need`; the
     /// host address. Nothing may be accessed there when `length` is 0.
     pub fn check_remote(
         &self,
-        pd: PdId,
+        user: KeyUser,
         rkey: u32,
         va: u64,
         length: u32,
@@ -169,25 +198,18 @@ impl Regions {
         if length == 0 {
             return Ok(va);
         }
-        let region = self.region_of(pd, rkey)?;
-        let missing = need.difference(region.access);
-        if !missing.is_empty() {
-            return Err(RemoteFault::MissingRights { rkey, missing, granted: region.access });
+        match &self.slot(rkey)?.entry {
+            Entry::Vacant => Err(KeyFault::Unknown { key: rkey }.into()),
+            Entry::Region(region) => {
+                check_pd(rkey, region.pd, user.pd)?;
+                check_rights(rkey, region.access, need)?;
+                Ok(region.host_address(va, length.into())?)
+            }
+            Entry::Window(window) => self.check_window(window, user, rkey, va, length, need),
         }
-        Ok(region.host_address(va, length)?)
     }
 
-    /// Invalidates `rkey` for a QP of `pd`, as LOCAL_INV and SEND with invalidate ask for.
-    ///
-    /// # Errors
-    /// Always, so far: only a type 2 memory window may be invalidated, never a region that `ibv_reg_mr(3)` made
-    /// (linux-rdma f962208aa), and this device has no windows.
-    pub fn invalidate(&mut self, pd: PdId, rkey: u32) -> Result<(), InvalidateFault> {
-        self.region_of(pd, rkey)?;
-        Err(InvalidateFault::UserRegion { rkey })
-    }
-
-    /// How many regions there are.
+    /// How many regions and windows there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
@@ -201,35 +223,63 @@ impl Regions {
     #[inline]
     fn region_of(&self, pd: PdId, key: u32) -> Result<&Region, KeyFault> {
         let region = self.region(key)?;
-        if region.pd != pd {
-            return Err(KeyFault::OtherPd { key, used_in: pd, belongs_to: region.pd });
-        }
+        check_pd(key, region.pd, pd)?;
         Ok(region)
     }
 
     /// The region that `key` stands for.
     #[inline]
     fn region(&self, key: u32) -> Result<&Region, KeyFault> {
-        let index = self.numbers.to_index(key >> 8);
-        let slot = self.slots.get(index as usize).ok_or(KeyFault::Unknown { key })?;
-        if slot.key_byte != key as u8 {
-            return Err(KeyFault::Stale { key });
-        }
-        match &slot.entry {
+        match &self.slot(key)?.entry {
             Entry::Region(region) => Ok(region),
+            Entry::Window(_) => Err(KeyFault::Window { key }),
             Entry::Vacant => Err(KeyFault::Unknown { key }),
         }
     }
 
-    /// The index of a vacant slot: a new one while few are vacant, else the one given up longest ago.
-    fn take_slot(&mut self) -> Option<u32> {
-        let count = self.slots.len() as u32;
-        if self.vacant.len() >= REUSE_DISTANCE || count >= self.max {
-            return self.vacant.pop_front();
-        }
-        self.slots.push(Slot { key_byte: self.key_bytes.first(), entry: Entry::Vacant });
-        Some(count)
+    /// The place that `key` leads to.
+    #[inline]
+    fn slot(&self, key: u32) -> Result<&Slot, KeyFault> {
+        let index = self.numbers.to_index(key >> 8);
+        let slot = self.slots.get(index as usize).ok_or(KeyFault::Unknown { key })?;
+        if slot.key_byte == key as u8 { Ok(slot) } else { Err(KeyFault::Stale { key }) }
     }
+
+    /// Puts `entry` into a vacant slot: a new one while few are vacant, else the one given up longest ago. Its key;
+    /// `None` if the table is full.
+    fn fill_slot(&mut self, entry: Entry) -> Option<u32> {
+        let count = self.slots.len() as u32;
+        let index = if self.vacant.len() >= REUSE_DISTANCE || count >= self.max {
+            self.vacant.pop_front()?
+        } else {
+            self.slots.push(Slot { key_byte: self.key_bytes.first(), entry: Entry::Vacant });
+            count
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.entry = entry;
+        Some(self.numbers.of_index(index) << 8 | u32::from(slot.key_byte))
+    }
+
+    /// Gives a slot up.
+    fn vacate_slot(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.entry = Entry::Vacant;
+        slot.key_byte = KeyBytes::after(slot.key_byte);
+        self.vacant.push_back(index);
+    }
+}
+
+/// The key belongs to the protection domain that it is used in.
+#[inline]
+fn check_pd(key: u32, belongs_to: PdId, used_in: PdId) -> Result<(), KeyFault> {
+    if belongs_to == used_in { Ok(()) } else { Err(KeyFault::OtherPd { key, used_in, belongs_to }) }
+}
+
+/// All rights that are needed were granted.
+#[inline]
+fn check_rights(rkey: u32, granted: AccessFlags, need: AccessFlags) -> Result<(), RemoteFault> {
+    let missing = need.difference(granted);
+    if missing.is_empty() { Ok(()) } else { Err(RemoteFault::MissingRights { rkey, missing, granted }) }
 }
 
 impl Region {
@@ -256,20 +306,26 @@ impl Region {
                 return Err(RegisterError::Wraps { what, start, length });
             }
         }
-        Ok(Region { pd, access, addr, length, iova })
+        Ok(Region { pd, access, addr, length, iova, windows: 0 })
     }
 
     /// The host address behind `va`, if all of `length` bytes lie inside.
     #[inline]
-    fn host_address(&self, va: u64, length: u32) -> Result<u64, RangeFault> {
-        let outside = RangeFault { va, length, iova: self.iova, region_length: self.length };
-        let offset = va.checked_sub(self.iova).ok_or(outside)?;
-        // Written without a sum: `va + length` wraps for an address near the top (linux-rdma 075b3a9b5).
-        if offset > self.length || self.length - offset < u64::from(length) {
-            return Err(outside);
-        }
-        Ok(self.addr + offset)
+    fn host_address(&self, va: u64, length: u64) -> Result<u64, RangeFault> {
+        Ok(self.addr + offset_in(self.iova, self.length, va, length)?)
     }
+}
+
+/// How far behind `start` the `length` bytes at `va` begin, if all of them lie in the `size` bytes there.
+#[inline]
+fn offset_in(start: u64, size: u64, va: u64, length: u64) -> Result<u64, RangeFault> {
+    let outside = RangeFault { va, length, start, size };
+    let offset = va.checked_sub(start).ok_or(outside)?;
+    // Written without a sum: `va + length` wraps for an address near the top (linux-rdma 075b3a9b5).
+    if offset > size || size - offset < length {
+        return Err(outside);
+    }
+    Ok(offset)
 }
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`.

@@ -49,7 +49,7 @@ impl Shape {
             .xrceth(srqn(wqe))
             .solicited(self.ends && self.is_solicitable() && wqe.wr.flags.contains(SendFlags::SOLICITED));
         match wqe.wr.op {
-            SendOp::Send | SendOp::LocalInv { .. } => header,
+            SendOp::Send | SendOp::LocalInv { .. } | SendOp::BindMw { .. } => header,
             SendOp::SendImm { imm } => header.imm(imm),
             SendOp::SendInv { rkey } => header.ieth(rkey),
             SendOp::Write { va, rkey } => header.reth(va, rkey, wqe.length as u32),
@@ -100,7 +100,7 @@ fn srqn(wqe: &Wqe) -> u32 {
 /// The opcode of an operation's packet.
 pub(crate) fn opcode(op: &SendOp, position: Position) -> Opcode {
     let [first, middle, last, only] = match op {
-        SendOp::Send | SendOp::LocalInv { .. } => {
+        SendOp::Send | SendOp::LocalInv { .. } | SendOp::BindMw { .. } => {
             [Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY]
         }
         SendOp::SendImm { .. } => [
@@ -134,6 +134,16 @@ pub(crate) fn opcode(op: &SendOp, position: Position) -> Opcode {
         Position::Last => last,
         Position::Only => only,
     }
+}
+
+/// Does what `op` is, if it sends nothing; whether that was so.
+pub(crate) fn execute_local(ctx: &mut Context<'_>, op: &SendOp) -> Result<bool, RequesterFault> {
+    match op {
+        SendOp::LocalInv { rkey } => ctx.invalidate(ctx.init.pd, *rkey)?,
+        SendOp::BindMw { rkey, bind } => ctx.shared.regions.bind(ctx.key_user(ctx.init.pd), *rkey, bind)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// Checks a WQE's length; the PSNs it takes.

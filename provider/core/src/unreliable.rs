@@ -4,9 +4,9 @@
 use crate::context::{Context, Sent};
 use crate::fault::RequesterFault;
 use crate::gather::check_readable;
-use crate::request::Shape;
+use crate::request::{Shape, execute_local};
 use crate::send_queue::{SendQueue, Wqe};
-use crate::{Memory, Path, Payload, QpAttr, QpState, SendOp, SendWr, TransmitSink};
+use crate::{Memory, Path, Payload, QpAttr, QpState, SendWr, TransmitSink};
 use ferroce_wire::{Psn, Qpn};
 
 /// What an unreliable service does in its own way when it sends.
@@ -84,7 +84,7 @@ impl<S: Unreliable> Requester<S> {
         memory: &impl Memory,
         sink: &mut T,
     ) -> Result<Sent, RequesterFault> {
-        // Each round but the last completes a LOCAL_INV, so the queue's length bounds them.
+        // Each round but the last completes a WQE that sends nothing, so the queue's length bounds them.
         while self.may_send(ctx.attr.qp_state) {
             if self.is_drained() && self.begin(ctx)? == Begin::Done {
                 continue;
@@ -100,8 +100,7 @@ impl<S: Unreliable> Requester<S> {
         if !wqe.wr.op.is_sent_by(ctx.init.qp_type) {
             return Err(RequesterFault::NotInService { op: wqe.wr.op.name(), qp_type: ctx.init.qp_type });
         }
-        if let SendOp::LocalInv { rkey } = wqe.wr.op {
-            ctx.shared.regions.invalidate(ctx.init.pd, rkey)?;
+        if execute_local(ctx, &wqe.wr.op)? {
             self.complete_oldest(ctx);
             return Ok(Begin::Done);
         }

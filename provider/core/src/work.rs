@@ -1,7 +1,7 @@
 //! Work requests, as an application posts them.
 
 use crate::request::opcode;
-use crate::{AddressVector, PdId, QpType, Srqn};
+use crate::{AddressVector, MwBind, PdId, QpType, Srqn};
 use ferroce_wire::{Position, Qpn};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -68,6 +68,8 @@ pub enum SendOp {
     FetchAdd { va: u64, rkey: u32, add: u64 },
     /// Invalidate a local key.
     LocalInv { rkey: u32 },
+    /// Bind the memory window whose number `rkey` has, and give it this R_Key.
+    BindMw { rkey: u32, bind: MwBind },
 }
 
 impl SendOp {
@@ -83,7 +85,13 @@ impl SendOp {
             SendOp::CompareSwap { .. } => "compare and swap",
             SendOp::FetchAdd { .. } => "fetch and add",
             SendOp::LocalInv { .. } => "local invalidate",
+            SendOp::BindMw { .. } => "bind memory window",
         }
+    }
+
+    /// Whether it is done on this side alone and sends nothing.
+    pub const fn is_local(&self) -> bool {
+        matches!(self, SendOp::LocalInv { .. } | SendOp::BindMw { .. })
     }
 
     /// Whether QPs of `qp_type` do it (ibv_post_send(3)).
@@ -91,8 +99,8 @@ impl SendOp {
     /// On UC the man page also has SEND with invalidate, for which the service has no opcode (IBTA 9.2, table 35).
     pub fn is_sent_by(&self, qp_type: QpType) -> bool {
         match (qp_type, self) {
-            (QpType::XrcTgt, _) | (QpType::Ud, SendOp::LocalInv { .. }) => false,
-            (_, SendOp::LocalInv { .. }) => true,
+            (QpType::XrcTgt, _) => false,
+            (_, op) if op.is_local() => qp_type != QpType::Ud,
             _ => opcode(self, Position::Only).in_service(qp_type.service()).is_some(),
         }
     }

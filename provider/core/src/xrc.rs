@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::fault::{RequesterFault, ResponderFault};
 use crate::send_queue::Wqe;
-use crate::{PdId, QpType, Remote, SendOp, Srqn};
+use crate::{PdId, QpType, Remote, Srqn};
 use ferroce_wire::{Opcode, Packet};
 
 /// The caller's name for an XRC domain (`ibv_open_xrcd(3)`).
@@ -54,7 +54,8 @@ pub(crate) fn check_send(ctx: &Context<'_>, wqe: &Wqe) -> Result<(), RequesterFa
         (QpType::XrcTgt, _, op) => {
             Err(RequesterFault::NotInService { op: op.name(), qp_type: ctx.init.qp_type })
         }
-        (QpType::XrcIni, Remote::Srq(_), _) | (QpType::XrcIni, _, SendOp::LocalInv { .. }) => Ok(()),
+        (QpType::XrcIni, Remote::Srq(_), _) => Ok(()),
+        (QpType::XrcIni, _, op) if op.is_local() => Ok(()),
         (QpType::XrcIni, ..) => Err(RequesterFault::NoSrq),
         _ => Ok(()),
     }

@@ -21,6 +21,8 @@ mod device;
 mod errno;
 mod fork;
 mod log;
+mod mr;
+mod mw;
 mod object;
 mod pd;
 mod place;

@@ -2,6 +2,7 @@
 
 use crate::ah;
 use crate::errno::{Errno, status};
+use crate::mw;
 use crate::object;
 use crate::pointer;
 use crate::qp::QpObject;
@@ -189,7 +190,9 @@ impl Linked for IbvSendWr {
             Some(QpType::XrcIni) => Remote::Srq(Srqn::new(self.remote_srqn)),
             _ => Remote::Peer,
         };
-        Ok(SendWr { wr_id: self.wr_id, op: send_op(self)?, flags, payload, remote })
+        // SAFETY: the C contract.
+        let op = unsafe { send_op(self) }?;
+        Ok(SendWr { wr_id: self.wr_id, op, flags, payload, remote })
     }
 }
 
@@ -257,7 +260,9 @@ pub(crate) fn refused(cause: PostCause) -> Errno {
     Errno::from(cause.kind())
 }
 
-fn send_op(wr: &IbvSendWr) -> Result<SendOp, Errno> {
+/// # Safety
+/// The C contract for the window and the region of a bind.
+unsafe fn send_op(wr: &IbvSendWr) -> Result<SendOp, Errno> {
     // SAFETY: all members of the union are plain integers, valid whatever the program has put there.
     let rdma = unsafe { wr.wr.rdma };
     let (va, rkey, imm) = (rdma.remote_addr, rdma.rkey, wr.imm_data.to_ne_bytes());
@@ -277,6 +282,12 @@ fn send_op(wr: &IbvSendWr) -> Result<SendOp, Errno> {
         },
         6 => SendOp::FetchAdd { va: atomic.remote_addr, rkey: atomic.rkey, add: atomic.compare_add },
         7 => SendOp::LocalInv { rkey: wr.imm_data },
+        8 => {
+            // SAFETY: of a bind this member of the union is the one that the program has filled in.
+            let bind = unsafe { wr.bind_or_tso.bind_mw };
+            // SAFETY: the C contract.
+            unsafe { mw::bind_op(bind.mw, bind.rkey, &bind.bind_info) }?
+        }
         9 => SendOp::SendInv { rkey: wr.imm_data },
         _ => return Err(refused(PostCause::OpNotSupported("an operation that the device does not have"))),
     })

@@ -5,12 +5,13 @@
 
 use crate::ah;
 use crate::errno::{Errno, status};
+use crate::mw;
 use crate::object;
 use crate::pointer;
 use crate::post::{append, converted, refused};
 use crate::qp::QpObject;
 use ferroce::check_inline;
-use ferroce::core::{Payload, QpCaps, QpType, Remote, SendFlags, SendOp, SendWr, Sge, Srqn};
+use ferroce::core::{MwBind, Payload, QpCaps, QpType, Remote, SendFlags, SendOp, SendWr, Sge, Srqn};
 use ferroce_ibverbs_layout::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use ferroce_wire::Qpn;
 use libc::{c_int, c_void};
@@ -129,14 +130,14 @@ unsafe fn add(qp: *mut IbvQpEx, send_op: u64, op: SendOp) {
     unsafe { with_builder(qp, act) };
 }
 
-/// Notes that the last request needs something that the device does not have.
+/// Notes that the last request was none.
 ///
 /// # Safety
 /// The C contract: between `ibv_wr_start` and `ibv_wr_complete`.
-unsafe fn add_unsupported(qp: *mut IbvQpEx) {
+unsafe fn add_refused(qp: *mut IbvQpEx, errno: Errno) {
     let act = |_: &QpObject, builder: &Builder| {
         // SAFETY: acquired by wr_start.
-        unsafe { builder.batch() }.fail(Errno::UNSUPPORTED);
+        unsafe { builder.batch() }.fail(errno);
     };
     // SAFETY: the C contract.
     unsafe { with_builder(qp, act) };
@@ -243,14 +244,27 @@ unsafe extern "C" fn wr_send_inv(qp: *mut IbvQpEx, rkey: u32) {
     unsafe { add(qp, WITH_SEND_WITH_INV, SendOp::SendInv { rkey }) };
 }
 
-unsafe extern "C" fn wr_bind_mw(qp: *mut IbvQpEx, _: *mut IbvMw, _: u32, _: *const IbvMwBindInfo) {
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut IbvQpEx,
+    mw: *mut IbvMw,
+    rkey: u32,
+    bind_info: *const IbvMwBindInfo,
+) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    let info = unsafe { pointer::read(bind_info) };
+    // SAFETY: the C contract.
+    let op = info.and_then(|info| unsafe { mw::bind_op(mw, rkey, &info) });
+    match op {
+        // SAFETY: the C contract.
+        Ok(op) => unsafe { add(qp, WITH_BIND_MW, op) },
+        // SAFETY: the C contract.
+        Err(errno) => unsafe { add_refused(qp, errno) },
+    }
 }
 
 unsafe extern "C" fn wr_send_tso(qp: *mut IbvQpEx, _: *mut c_void, _: u16, _: u16) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    unsafe { add_refused(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut IbvQpEx, ah: *mut IbvAh, remote_qpn: u32, remote_qkey: u32) {
@@ -267,12 +281,12 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut IbvQpEx, remote_srqn: u32) {
 
 unsafe extern "C" fn wr_atomic_write(qp: *mut IbvQpEx, _: u32, _: u64, _: *const c_void) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    unsafe { add_refused(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn wr_flush(qp: *mut IbvQpEx, _: u32, _: u64, _: usize, _: u8, _: u8) {
     // SAFETY: the C contract.
-    unsafe { add_unsupported(qp) };
+    unsafe { add_refused(qp, Errno::UNSUPPORTED) };
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut IbvQpEx, lkey: u32, addr: u64, length: u32) {
@@ -335,6 +349,7 @@ const WITH_RDMA_READ: u64 = 1 << 4;
 const WITH_ATOMIC_CMP_AND_SWP: u64 = 1 << 5;
 const WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
 const WITH_LOCAL_INV: u64 = 1 << 7;
+const WITH_BIND_MW: u64 = 1 << 8;
 const WITH_SEND_WITH_INV: u64 = 1 << 9;
 
 /// The operations that a QP of this type may be made with.
@@ -349,6 +364,7 @@ pub(crate) fn supported_send_ops(qp_type: QpType) -> u64 {
         (WITH_ATOMIC_CMP_AND_SWP, SendOp::CompareSwap { va, rkey, compare: 0, swap: 0 }),
         (WITH_ATOMIC_FETCH_AND_ADD, SendOp::FetchAdd { va, rkey, add: 0 }),
         (WITH_LOCAL_INV, SendOp::LocalInv { rkey }),
+        (WITH_BIND_MW, SendOp::BindMw { rkey, bind: MwBind::default() }),
         (WITH_SEND_WITH_INV, SendOp::SendInv { rkey }),
     ];
     ops.iter().filter(|(_, op)| op.is_sent_by(qp_type)).fold(0, |bits, (bit, _)| bits | bit)

@@ -3,11 +3,9 @@
 //! Every slot is filled, as rdma-core fills them: old programs call through some of them without a look.
 
 use crate::unsupported::{errno_op, pointer_op, void_op};
-use crate::{cq, cq_ex, errno, object, post, qp, query, srq, xrcd};
+use crate::{cq, cq_ex, mw, object, post, qp, query, srq, xrcd};
 use ferroce::limits::COMP_VECTORS;
-use ferroce_ibverbs_layout::{
-    IbvContext, IbvContextOps, IbvDevice, IbvMw, IbvMwBind, IbvPd, IbvQp, IbvValuesEx, VerbsContext,
-};
+use ferroce_ibverbs_layout::{IbvContext, IbvContextOps, IbvDevice, IbvValuesEx, VerbsContext};
 use libc::c_int;
 use std::ptr::null_mut;
 
@@ -84,9 +82,9 @@ fn context_ops() -> IbvContextOps {
         _compat_reg_mr: Some(pointer_op),
         _compat_rereg_mr: Some(pointer_op),
         _compat_dereg_mr: Some(pointer_op),
-        alloc_mw: Some(alloc_mw),
-        bind_mw: Some(bind_mw),
-        dealloc_mw: Some(dealloc_mw),
+        alloc_mw: Some(mw::alloc_mw_op),
+        bind_mw: Some(mw::bind_mw_op),
+        dealloc_mw: Some(mw::dealloc_mw_op),
         _compat_create_cq: Some(pointer_op),
         poll_cq: Some(cq::poll_cq_op),
         req_notify_cq: Some(cq::req_notify_cq_op),
@@ -113,17 +111,5 @@ fn context_ops() -> IbvContextOps {
 }
 
 extern "C" fn query_rt_values(_: *mut IbvContext, _: *mut IbvValuesEx) -> c_int {
-    errno_op()
-}
-
-extern "C" fn alloc_mw(_: *mut IbvPd, _: u32) -> *mut IbvMw {
-    errno::pointer(Err(errno::Errno::UNSUPPORTED))
-}
-
-extern "C" fn bind_mw(_: *mut IbvQp, _: *mut IbvMw, _: *mut IbvMwBind) -> c_int {
-    errno_op()
-}
-
-extern "C" fn dealloc_mw(_: *mut IbvMw) -> c_int {
     errno_op()
 }

@@ -95,6 +95,13 @@ mod xrc {
     cases!("xrc": one_target_and_several_srqs, built_by_calls, domains_behind_a_file);
 }
 
+/// Memory windows.
+mod windows {
+    use super::run;
+
+    cases!("windows": type_1, type_2, requests_that_are_wrong);
+}
+
 /// Queries and refusals.
 mod queries {
     use super::run;

@@ -1,8 +1,8 @@
 //! What the device and its port say about themselves (`ibv_query_device(3)`, `ibv_query_port(3)`).
 
 use crate::limits::{
-    GID_TABLE_LEN, MAX_AH, MAX_CQ, MAX_CQE, MAX_MCAST_GRP, MAX_MR, MAX_MR_SIZE, MAX_MSG_SIZE, MAX_PD, MAX_QP,
-    MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQ, MAX_SRQ_WR, PKEY_TABLE_LEN,
+    GID_TABLE_LEN, MAX_AH, MAX_CQ, MAX_CQE, MAX_MCAST_GRP, MAX_MR, MAX_MR_SIZE, MAX_MSG_SIZE, MAX_MW, MAX_PD,
+    MAX_QP, MAX_QP_WR, MAX_RD_ATOMIC, MAX_SGE, MAX_SRQ, MAX_SRQ_WR, PKEY_TABLE_LEN,
 };
 use ferroce_core::PathMtu;
 
@@ -28,6 +28,7 @@ pub struct DeviceAttr {
     pub max_cq: u32,
     pub max_cqe: u32,
     pub max_mr: u32,
+    pub max_mw: u32,
     pub max_pd: u32,
     pub max_qp_rd_atom: u32,
     pub max_res_rd_atom: u32,
@@ -57,6 +58,12 @@ const CAP_RC_RNR_NAK_GEN: u32 = 1 << 12;
 const CAP_PORT_ACTIVE_EVENT: u32 = 1 << 10;
 /// `IBV_DEVICE_SRQ_RESIZE`.
 const CAP_SRQ_RESIZE: u32 = 1 << 13;
+/// `IBV_DEVICE_MEM_WINDOW`: type 1 windows.
+const CAP_MEM_WINDOW: u32 = 1 << 17;
+/// `IBV_DEVICE_MEM_MGT_EXTENSIONS`: local invalidate and SEND with invalidate.
+const CAP_MEM_MGT_EXTENSIONS: u32 = 1 << 21;
+/// `IBV_DEVICE_MEM_WINDOW_TYPE_2B`: type 2 windows, as ConnectX and rxe have them.
+const CAP_MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
 /// `IBV_DEVICE_XRC`.
 const CAP_XRC: u32 = 1 << 20;
 /// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
@@ -65,7 +72,10 @@ const CAP_FLAGS: u32 = CAP_CURR_QP_STATE_MOD
     | CAP_RC_RNR_NAK_GEN
     | CAP_PORT_ACTIVE_EVENT
     | CAP_SRQ_RESIZE
-    | CAP_XRC;
+    | CAP_MEM_WINDOW
+    | CAP_XRC
+    | CAP_MEM_MGT_EXTENSIONS
+    | CAP_MEM_WINDOW_TYPE_2B;
 /// The `vendor_id` of a device without a vendor.
 const NOBODYS_OUI: u32 = 0xff_ffff;
 /// `IBV_ATOMIC_GLOB`.
@@ -91,6 +101,7 @@ impl DeviceAttr {
             max_cq: MAX_CQ,
             max_cqe: MAX_CQE,
             max_mr: MAX_MR,
+            max_mw: MAX_MW,
             max_pd: MAX_PD,
             max_qp_rd_atom: rd_atomic,
             max_res_rd_atom: rd_atomic.saturating_mul(MAX_QP),

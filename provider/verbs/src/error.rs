@@ -2,8 +2,8 @@
 
 use crate::gid::Gid;
 use ferroce_core::{
-    CreateQpError, CreateSrqError, DeregisterError, McastError, ModifyQpError, RegisterError, UnknownQp,
-    UnknownSrq,
+    AccessFlags, AllocMwError, CreateQpError, CreateSrqError, DeregisterError, KeyFault, McastError,
+    ModifyQpError, RegisterError, UnknownQp, UnknownSrq,
 };
 use ferroce_keeper::KeeperError;
 use ferroce_port::UdpPortError;
@@ -63,6 +63,12 @@ pub enum Error {
     /// A region could not be deregistered.
     #[error(transparent)]
     Deregister(#[from] DeregisterError),
+    /// A memory window could not be made.
+    #[error(transparent)]
+    AllocMw(#[from] AllocMwError),
+    /// A key leads nowhere.
+    #[error(transparent)]
+    Key(#[from] KeyFault),
     /// The QP is gone.
     #[error(transparent)]
     UnknownQp(#[from] UnknownQp),
@@ -204,19 +210,21 @@ impl Error {
             Error::Keeper(_) | Error::Port(_) | Error::Forked | Error::InterfaceGone(_) => ErrorKind::Dead,
             Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
             Error::TooManyCqs { .. }
-            | Error::Register(RegisterError::TooManyRegions { .. })
+            | Error::Register(RegisterError::TooManyKeys { .. })
+            | Error::AllocMw(_)
             | Error::CreateQp(CreateQpError::TooManyQps { .. })
             | Error::CreateSrq(CreateSrqError::TooManySrqs { .. }) => ErrorKind::NoRoom,
             // As the kernel has it.
             Error::XrcdAbsent => ErrorKind::Os(libc::EAGAIN),
             Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
-            Error::InUse { .. } => ErrorKind::Busy,
+            Error::InUse { .. } | Error::Deregister(DeregisterError::WindowsBound { .. }) => ErrorKind::Busy,
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::GidEmpty(_) => ErrorKind::Absent,
             Error::Modify(_)
             | Error::CreateQp(_)
             | Error::Register(_)
             | Error::Deregister(_)
+            | Error::Key(_)
             | Error::UnknownQp(_)
             | Error::OutOfRange { .. }
             | Error::CqTooSmall { .. }
@@ -265,6 +273,8 @@ pub enum PostCause {
     TooLong { length: u64, limit: u64 },
     #[error("this QP can't do {0}")]
     OpNotSupported(&'static str),
+    #[error("a memory window can't give {0:?}")]
+    MwAccess(AccessFlags),
     #[error("the QP has no receive queue of its own: post to its SRQ")]
     NoReceiveQueue,
     #[error("the device was opened before fork(2) and is dead in the child")]

@@ -1,8 +1,8 @@
 //! RDMA without the RNIC: a RoCEv2 network card that runs inside the process that uses it.
 //!
 //! The API is the verbs', one call for each, under the field's names: [`devices`] lists devices, [`Device::open`]
-//! gives a [`Context`], from which come protection domains ([`Pd`]), memory regions ([`Mr`]), completion queues
-//! ([`Cq`]), queue pairs ([`Qp`]), address handles ([`Ah`]), shared receive queues ([`Srq`]) and XRC domains
+//! gives a [`Context`], from which come protection domains ([`Pd`]), memory regions ([`Mr`]), memory windows
+//! ([`Mw`]), completion queues ([`Cq`]), queue pairs ([`Qp`]), address handles ([`Ah`]), shared receive queues ([`Srq`]) and XRC domains
 //! ([`Xrcd`]). Work requests and completions are the transport's own types, from
 //! `ferroce_core`.
 //!
@@ -26,6 +26,8 @@ pub mod limits;
 mod mappings;
 mod mcast;
 mod memory;
+mod mr;
+mod mw;
 mod pd;
 mod post;
 mod qp;
@@ -43,7 +45,9 @@ pub use error::{Error, ErrorKind, PostCause, PostError};
 pub use events::{AsyncEventKind, AsyncEventRecord};
 pub use ferroce_core as core;
 pub use gid::{Gid, GidTable};
-pub use pd::{Mr, Pd};
+pub use mr::Mr;
+pub use mw::Mw;
+pub use pd::Pd;
 pub use post::check_inline;
 pub use qp::{Qp, QpSpec};
 pub use srq::{Srq, SrqAttr, SrqSpec};

@@ -21,7 +21,9 @@ pub const MAX_CQ: u32 = 65_536;
 /// Completions of one CQ.
 pub const MAX_CQE: u32 = 4_194_303;
 /// Regions of one process.
-pub const MAX_MR: u32 = 1 << 22;
+pub const MAX_MR: u32 = ferroce_core::MAX_KEYS / 2;
+/// Memory windows of one process.
+pub const MAX_MW: u32 = ferroce_core::MAX_KEYS / 2;
 /// Protection domains of one process.
 pub const MAX_PD: u32 = 1 << 16;
 /// Largest region: the whole of the user's address space.

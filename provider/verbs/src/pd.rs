@@ -1,14 +1,15 @@
-//! Protection domains and memory regions.
+//! Protection domains.
 
 use crate::ah::{Ah, AhAttr};
 use crate::context::ContextShared;
 use crate::cq::Cq;
 use crate::error::Error;
-use crate::limits::{MAX_INLINE_DATA, MAX_MR_SIZE, MAX_QP_WR, MAX_SGE};
-use crate::mappings::{self, Obstacle};
+use crate::limits::{MAX_INLINE_DATA, MAX_QP_WR, MAX_SGE};
+use crate::mr::Mr;
+use crate::mw::Mw;
 use crate::qp::{Qp, QpSpec};
 use crate::srq::{Srq, SrqSpec};
-use ferroce_core::{AccessFlags, PdId, RegionKeys, RegionSpec};
+use ferroce_core::{AccessFlags, MwType, PdId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -24,12 +25,6 @@ pub(crate) struct PdShared {
     pub(crate) context: Arc<ContextShared>,
     users: AtomicUsize,
 }
-
-/// Rights with which the device may write a region's pages, or let somebody do so later.
-const NEED_WRITABLE_PAGES: AccessFlags = AccessFlags::LOCAL_WRITE
-    .union(AccessFlags::REMOTE_WRITE)
-    .union(AccessFlags::REMOTE_ATOMIC)
-    .union(AccessFlags::MW_BIND);
 
 /// Numbers PDs over all contexts of the process, since they share one key table.
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
@@ -51,20 +46,14 @@ impl Pd {
     /// Until the region is dropped, the whole range stays mapped, readable, and writable if `access` has
     /// LOCAL_WRITE; and everyone who touches the memory knows that it changes at any time.
     pub unsafe fn reg_mr(&self, addr: u64, length: u64, iova: u64, access: AccessFlags) -> Result<Mr, Error> {
-        let context = &self.shared.context;
-        context.check_alive()?;
-        if length > MAX_MR_SIZE {
-            return Err(Error::OutOfRange { what: "length", asked: length, limit: MAX_MR_SIZE });
-        }
-        mappings::check(addr, length, access.intersects(NEED_WRITABLE_PAGES)).map_err(|obstacle| {
-            match obstacle {
-                Obstacle::NotReadable(at) => Error::NotMapped { addr, length, at },
-                Obstacle::NotWritable(at) => Error::ReadOnly { addr, length, at },
-            }
-        })?;
-        let spec = RegionSpec { pd: self.shared.id, addr, length, iova, access };
-        let keys = context.engine.register(spec)?;
-        Ok(Mr { keys, pd: PdUser::new(&self.shared) })
+        self.shared.context.check_alive()?;
+        Mr::register(PdUser::new(&self.shared), addr, length, iova, access)
+    }
+
+    /// Makes a memory window that is not bound (`ibv_alloc_mw(3)`).
+    pub fn alloc_mw(&self, mw_type: MwType) -> Result<Mw, Error> {
+        self.shared.context.check_alive()?;
+        Mw::new(PdUser::new(&self.shared), mw_type)
     }
 
     /// Makes a QP in RESET.
@@ -141,35 +130,5 @@ impl PdUser {
 impl Drop for PdUser {
     fn drop(&mut self) {
         self.pd.users.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A memory region. Dropping it deregisters: when that returns, the engine does not touch the memory any more.
-#[derive(Debug)]
-pub struct Mr {
-    keys: RegionKeys,
-    pd: PdUser,
-}
-
-impl Mr {
-    /// The local key.
-    pub fn lkey(&self) -> u32 {
-        self.keys.lkey
-    }
-
-    /// The remote key.
-    pub fn rkey(&self) -> u32 {
-        self.keys.rkey
-    }
-}
-
-impl Drop for Mr {
-    fn drop(&mut self) {
-        let context = &self.pd.pd.context;
-        if !context.is_dead()
-            && let Err(error) = context.engine.deregister(self.keys.lkey)
-        {
-            tracing::error!(%error, "deregistering a region");
-        }
     }
 }

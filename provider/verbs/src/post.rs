@@ -9,6 +9,12 @@ pub(crate) fn check_send(qp_type: QpType, caps: &QpCaps, wr: &SendWr) -> Result<
     if !wr.op.is_sent_by(qp_type) {
         return Err(PostCause::OpNotSupported(wr.op.name()));
     }
+    if let SendOp::BindMw { bind, .. } = &wr.op {
+        let impossible = bind.impossible_access();
+        if !impossible.is_empty() {
+            return Err(PostCause::MwAccess(impossible));
+        }
+    }
     match &wr.payload {
         Payload::Inline(bytes) => {
             if !takes_inline(&wr.op) {
@@ -40,10 +46,8 @@ fn check_sges(sges: &[Sge], limit: u32) -> Result<(), PostCause> {
 }
 
 fn takes_inline(op: &SendOp) -> bool {
-    !matches!(
-        op,
-        SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::LocalInv { .. }
-    )
+    !op.is_local()
+        && !matches!(op, SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Why memory was not registered, or a key not honoured.
 
 use crate::{AccessFlags, PdId};
+use ferroce_wire::Qpn;
 use std::fmt;
 use thiserror::Error;
 
@@ -8,8 +9,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RegisterError {
     /// The table is full (ENOMEM).
-    #[error("all {max} regions of the device are in use: deregister some, or register larger ones")]
-    TooManyRegions {
+    #[error("all {max} keys of the device are in use: deregister some regions, or register larger ones")]
+    TooManyKeys {
         /// The limit.
         max: u32,
     },
@@ -45,23 +46,119 @@ pub enum RegisterError {
 
 /// Why a region was not deregistered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("nothing to deregister: {0}")]
-pub struct DeregisterError(#[from] pub KeyFault);
+pub enum DeregisterError {
+    /// There is none.
+    #[error("nothing to deregister: {0}")]
+    Key(#[from] KeyFault),
+    /// Windows are bound to it (EBUSY).
+    #[error(
+        "{windows} memory windows are bound to the region of {lkey:#010x}: unbind or invalidate them first"
+    )]
+    WindowsBound {
+        /// Its key.
+        lkey: u32,
+        /// How many.
+        windows: u32,
+    },
+}
+
+/// Why a memory window was not made: the table is full (ENOMEM).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("all {max} keys of the device are in use: deallocate some memory windows, or deregister regions")]
+pub struct AllocMwError {
+    /// The limit.
+    pub max: u32,
+}
+
+/// Why a memory window was not bound (IBTA 10.6.7.2, 11.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum BindFault {
+    /// Its R_Key leads to no window of the QP's protection domain.
+    #[error("memory window: {0}")]
+    Window(KeyFault),
+    /// A type 2 window that is bound already (o10-37.2.30).
+    #[error("the type 2 memory window of {rkey:#010x} is bound already: invalidate it first")]
+    Bound {
+        /// Its key.
+        rkey: u32,
+    },
+    /// A type 2 window over no bytes (o10-37.2.40).
+    #[error("a type 2 memory window is unbound by an invalidation, not by a bind of length 0")]
+    Empty,
+    /// The L_Key leads to no region of the QP's protection domain.
+    #[error("region: {0}")]
+    Region(KeyFault),
+    /// The region was registered without MW_BIND (C10-73).
+    #[error("the region of {lkey:#010x} was registered without MW_BIND")]
+    NotBindable {
+        /// Its key.
+        lkey: u32,
+    },
+    /// A peer may change the memory through the window, but the device itself may not (C10-74).
+    #[error(
+        "windows with REMOTE_WRITE or REMOTE_ATOMIC need a region with LOCAL_WRITE, which that of {lkey:#010x} lacks"
+    )]
+    NotWritable {
+        /// The region's key.
+        lkey: u32,
+    },
+    /// A right to FLUSH that the region lacks.
+    #[error("the region of {lkey:#010x} lacks {missing:?}, which the window should give")]
+    NotFlushable {
+        /// The region's key.
+        lkey: u32,
+        /// What it lacks.
+        missing: AccessFlags,
+    },
+    /// Rights that a window cannot give.
+    #[error("a memory window cannot give {0:?}")]
+    Access(AccessFlags),
+    /// A type 1 window and addresses that count from 0 (o10-36.2.2).
+    #[error("a type 1 memory window has the addresses of its region, and these must not count from 0")]
+    ZeroBased,
+    /// The range does not lie inside the region (C10-75).
+    #[error("memory window: {0}")]
+    Range(#[from] RangeFault),
+}
 
 /// A key that leads to nothing its user may touch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum KeyFault {
-    /// No region has or had it.
-    #[error("no region has the key {key:#010x}")]
+    /// No region and no window has or had it.
+    #[error("no region or window has the key {key:#010x}")]
     Unknown {
         /// The key.
         key: u32,
     },
     /// Its number is known, its key byte is not the present one.
-    #[error("the key {key:#010x} is stale: its region has been deregistered")]
+    #[error(
+        "the key {key:#010x} is stale: its region has been deregistered, or its window bound again or deallocated"
+    )]
     Stale {
         /// The key.
         key: u32,
+    },
+    /// It stands for a memory window where a region's is needed.
+    #[error("{key:#010x} is the R_Key of a memory window, which is no L_Key")]
+    Window {
+        /// The key.
+        key: u32,
+    },
+    /// It stands for a memory window that is not bound, or whose region is gone.
+    #[error("the memory window of {key:#010x} is not bound")]
+    Unbound {
+        /// The key.
+        key: u32,
+    },
+    /// It stands for a type 2 memory window that was bound through another QP.
+    #[error("the type 2 memory window of {key:#010x} is bound to QP {bound_to}, but used through {used_by}")]
+    OtherQp {
+        /// The key.
+        key: u32,
+        /// The QP that it is used through.
+        used_by: Qpn,
+        /// The QP that it was bound through.
+        bound_to: Qpn,
     },
     /// Its region belongs to another protection domain.
     #[error("the key {key:#010x} belongs to PD {}, but the QP is in PD {}", .belongs_to.0, .used_in.0)]
@@ -75,25 +172,28 @@ pub enum KeyFault {
     },
 }
 
-/// An access that begins before the region or ends after it.
+/// An access that begins before its region or window, or ends after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeFault {
     /// First address asked for.
     pub va: u64,
     /// Bytes asked for.
-    pub length: u32,
-    /// First address of the region.
-    pub iova: u64,
-    /// Bytes of the region.
-    pub region_length: u64,
+    pub length: u64,
+    /// First address of the region or window.
+    pub start: u64,
+    /// Bytes of the region or window.
+    pub size: u64,
 }
 
 impl std::error::Error for RangeFault {}
 
 impl fmt::Display for RangeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RangeFault { va, length, iova, region_length } = self;
-        write!(f, "{length} bytes at {va:#x} are not inside the region's {region_length} bytes at {iova:#x}")
+        let RangeFault { va, length, start, size } = self;
+        write!(
+            f,
+            "{length} bytes at {va:#x} are not inside the {size} bytes at {start:#x} that the key covers"
+        )
     }
 }
 
@@ -120,8 +220,8 @@ pub enum RemoteFault {
     /// Its key leads nowhere.
     #[error("R_Key: {0}")]
     Key(#[from] KeyFault),
-    /// The region lacks a right.
-    #[error("R_Key: the region of {rkey:#010x} lacks {missing:?}, it was registered with {granted:?}")]
+    /// The region or window lacks a right.
+    #[error("R_Key: {rkey:#010x} does not give {missing:?}, only {granted:?}")]
     MissingRights {
         /// The key.
         rkey: u32,
@@ -146,6 +246,15 @@ pub enum InvalidateFault {
         "{rkey:#010x} is the key of a region: only the R_Key of a type 2 memory window can be invalidated"
     )]
     UserRegion {
+        /// The key.
+        rkey: u32,
+    },
+    /// It belongs to a type 1 memory window (o10-37.2.26).
+    #[error(
+        "{rkey:#010x} is the R_Key of a type 1 memory window, which is unbound by a bind of length 0 and not by an \
+         invalidation"
+    )]
+    Type1 {
         /// The key.
         rkey: u32,
     },

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 const PD: PdId = PdId(1);
 const OTHER: PdId = PdId(2);
+const USER: KeyUser = KeyUser { pd: PD, qpn: Qpn::new(17) };
 const ALL_RIGHTS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_WRITE)
     .union(AccessFlags::REMOTE_READ)
@@ -25,9 +26,9 @@ fn a_region_is_usable_from_its_first_byte_to_its_last() {
     assert_eq!(local(0x1000, 0x100), Ok(0x1000));
     assert_eq!(local(0x10ff, 1), Ok(0x10ff));
     for (va, length) in [(0xfff, 1), (0x1000, 0x101), (0x1100, 1), (0x10ff, 2), (0x1001, u32::MAX)] {
-        let fault = RangeFault { va, length, iova: 0x1000, region_length: 0x100 };
+        let fault = RangeFault { va, length: length.into(), start: 0x1000, size: 0x100 };
         assert_eq!(local(va, length), Err(LocalFault::Range(fault)));
-        let remote = regions.check_remote(PD, keys.rkey, va, length, AccessFlags::REMOTE_READ);
+        let remote = regions.check_remote(USER, keys.rkey, va, length, AccessFlags::REMOTE_READ);
         assert_eq!(remote, Err(RemoteFault::Range(fault)));
     }
 }
@@ -37,13 +38,13 @@ fn addresses_are_translated_from_the_iova() {
     let mut regions = Regions::new(1);
     let shifted = RegionSpec { iova: 0xffff_ffff_ffff_0000, ..spec(0x5000, 0x100, ALL_RIGHTS) };
     let key = regions.register(shifted).unwrap().rkey;
-    let remote = |va| regions.check_remote(PD, key, va, 8, AccessFlags::REMOTE_WRITE);
+    let remote = |va| regions.check_remote(USER, key, va, 8, AccessFlags::REMOTE_WRITE);
     assert_eq!(remote(0xffff_ffff_ffff_0010), Ok(0x5010));
     assert!(remote(0x5010).is_err());
     let zero = RegionSpec { iova: 0x5000, ..spec(0x5000, 0x100, ALL_RIGHTS | AccessFlags::ZERO_BASED) };
     let key = regions.register(zero).unwrap().rkey;
-    assert_eq!(regions.check_remote(PD, key, 0xf8, 8, AccessFlags::REMOTE_WRITE), Ok(0x50f8));
-    assert!(regions.check_remote(PD, key, 0x5000, 8, AccessFlags::REMOTE_WRITE).is_err());
+    assert_eq!(regions.check_remote(USER, key, 0xf8, 8, AccessFlags::REMOTE_WRITE), Ok(0x50f8));
+    assert!(regions.check_remote(USER, key, 0x5000, 8, AccessFlags::REMOTE_WRITE).is_err());
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn a_range_that_wraps_at_64_bits_is_outside() {
     let high = regions.register(spec(top - 0x1000, 0x1000, ALL_RIGHTS)).unwrap().rkey;
     for key in [low, high] {
         for va in [top, u64::MAX] {
-            let result = regions.check_remote(PD, key, va, 0x400, AccessFlags::REMOTE_WRITE);
+            let result = regions.check_remote(USER, key, va, 0x400, AccessFlags::REMOTE_WRITE);
             assert!(matches!(result, Err(RemoteFault::Range(_))), "{va:#x}: {result:?}");
         }
     }
@@ -68,8 +69,8 @@ fn a_key_of_another_protection_domain_is_refused() {
     let fault = KeyFault::OtherPd { key, used_in: OTHER, belongs_to: PD };
     let read = AccessFlags::REMOTE_READ;
     assert_eq!(regions.check_local(OTHER, &sge(key, 0x1000, 1), LocalUse::Read), Err(fault.into()));
-    assert_eq!(regions.check_remote(OTHER, key, 0x1000, 1, read), Err(fault.into()));
-    assert_eq!(regions.invalidate(OTHER, key), Err(fault.into()));
+    assert_eq!(regions.check_remote(KeyUser { pd: OTHER, ..USER }, key, 0x1000, 1, read), Err(fault.into()));
+    assert_eq!(regions.invalidate(KeyUser { pd: OTHER, ..USER }, Type2::B, key), Err(fault.into()));
 }
 
 #[test]
@@ -80,10 +81,10 @@ fn every_needed_right_must_be_there() {
     let key = regions.register(spec(0x1000, 0x100, granted)).unwrap().rkey;
     let need = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
     assert_eq!(
-        regions.check_remote(PD, key, 0x1000, 1, need),
+        regions.check_remote(USER, key, 0x1000, 1, need),
         Err(RemoteFault::MissingRights { rkey: key, missing: AccessFlags::REMOTE_READ, granted })
     );
-    assert_eq!(regions.check_remote(PD, key, 0x1000, 1, AccessFlags::REMOTE_WRITE), Ok(0x1000));
+    assert_eq!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_WRITE), Ok(0x1000));
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn without_local_write_the_device_only_reads() {
 fn zero_bytes_need_no_key() {
     // rxe refused or crashed: linux-rdma ff79dd0a5, 039603b36.
     let regions = Regions::new(1);
-    assert!(regions.check_remote(PD, 0xdead_beef, u64::MAX, 0, AccessFlags::REMOTE_WRITE).is_ok());
+    assert!(regions.check_remote(USER, 0xdead_beef, u64::MAX, 0, AccessFlags::REMOTE_WRITE).is_ok());
     assert!(regions.check_local(PD, &sge(0xdead_beef, u64::MAX, 0), LocalUse::Write).is_ok());
 }
 
@@ -109,7 +110,7 @@ fn zero_bytes_need_no_key() {
 fn an_empty_region_has_keys_and_no_bytes() {
     let mut regions = Regions::new(1);
     let key = regions.register(spec(0x1000, 0, ALL_RIGHTS)).unwrap().rkey;
-    assert!(regions.check_remote(PD, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_err());
+    assert!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_err());
     assert_eq!(regions.deregister(key), Ok(()));
 }
 
@@ -150,7 +151,7 @@ fn the_table_is_full_at_its_limit_and_has_room_again_afterwards() {
     let keys: Vec<u32> =
         (0..3).map(|n| regions.register(spec(n << 12, 1, ALL_RIGHTS)).unwrap().lkey).collect();
     let one_more = spec(0x9000, 1, ALL_RIGHTS);
-    assert_eq!(regions.register(one_more), Err(RegisterError::TooManyRegions { max: 3 }));
+    assert_eq!(regions.register(one_more), Err(RegisterError::TooManyKeys { max: 3 }));
     regions.deregister(keys[1]).unwrap();
     let key = regions.register(one_more).unwrap().lkey;
     assert_eq!(key >> 8, keys[1] >> 8);
@@ -166,12 +167,12 @@ fn keys_do_not_run_out_and_stale_ones_fail() {
     for n in 0..70_000u64 {
         let key = regions.register(spec(n << 12, 0x100, ALL_RIGHTS)).unwrap().rkey;
         if let Some(stale) = before.replace(key) {
-            let result = regions.check_remote(PD, stale, (n - 1) << 12, 1, AccessFlags::REMOTE_WRITE);
+            let result = regions.check_remote(USER, stale, (n - 1) << 12, 1, AccessFlags::REMOTE_WRITE);
             assert_eq!(result, Err(KeyFault::Stale { key: stale }.into()));
         }
-        assert_eq!(regions.check_remote(PD, key, n << 12, 1, AccessFlags::REMOTE_WRITE), Ok(n << 12));
+        assert_eq!(regions.check_remote(USER, key, n << 12, 1, AccessFlags::REMOTE_WRITE), Ok(n << 12));
         regions.deregister(key).unwrap();
-        assert_eq!(regions.deregister(key), Err(DeregisterError(KeyFault::Stale { key })));
+        assert_eq!(regions.deregister(key), Err(KeyFault::Stale { key }.into()));
     }
     assert!(regions.is_empty());
     assert!(regions.slots.len() <= REUSE_DISTANCE, "the table grew to {}", regions.slots.len());
@@ -205,10 +206,10 @@ fn a_user_region_cannot_be_invalidated() {
     // rxe allowed it: linux-rdma f962208aa.
     let mut regions = Regions::new(1);
     let key = regions.register(spec(0x1000, 0x100, ALL_RIGHTS)).unwrap().rkey;
-    assert_eq!(regions.invalidate(PD, key), Err(InvalidateFault::UserRegion { rkey: key }));
-    assert!(regions.check_remote(PD, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_ok());
+    assert_eq!(regions.invalidate(USER, Type2::B, key), Err(InvalidateFault::UserRegion { rkey: key }));
+    assert!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_ok());
     regions.deregister(key).unwrap();
-    assert_eq!(regions.invalidate(PD, key), Err(KeyFault::Stale { key }.into()));
+    assert_eq!(regions.invalidate(USER, Type2::B, key), Err(KeyFault::Stale { key }.into()));
 }
 
 #[derive(Clone, Debug)]
@@ -282,7 +283,7 @@ proptest! {
                             model.push((keys.lkey, spec, true));
                         }
                         Err(error) => {
-                            let full = error == RegisterError::TooManyRegions { max: 20 };
+                            let full = error == RegisterError::TooManyKeys { max: 20 };
                             prop_assert_eq!(full, good && live == 20, "{}", error);
                             prop_assert!(full || !good, "{}", error);
                         }
@@ -301,7 +302,7 @@ proptest! {
                     let (key, spec, _) = model[region.index(model.len())];
                     let (key, va) = (key ^ flip, spec.iova.wrapping_add_signed(from));
                     let expected = allowed(&model, pd, key, va, length, need);
-                    prop_assert_eq!(regions.check_remote(pd, key, va, length, need).ok(), expected);
+                    prop_assert_eq!(regions.check_remote(KeyUser { pd, ..USER }, key, va, length, need).ok(), expected);
                     for (usage, need) in
                         [(LocalUse::Read, AccessFlags::empty()), (LocalUse::Write, AccessFlags::LOCAL_WRITE)]
                     {

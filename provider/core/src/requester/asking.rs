@@ -30,7 +30,7 @@ impl Requester {
             return false;
         }
         let Some(next) = self.queue.get(self.cursor + 1) else { return false };
-        // Others may have to wait for this message's completion (LOCAL_INV) or for that of READs.
+        // Others may have to wait for this message's completion (LOCAL_INV, BIND_MW) or for that of READs.
         let is_plain = matches!(
             next.wr.op,
             SendOp::Send

@@ -5,7 +5,7 @@ use crate::context::{Context, Sent};
 use crate::counters::Counter;
 use crate::fault::{RequesterFault, SgeFault};
 use crate::gather::check_readable;
-use crate::request::{Shape, check_length};
+use crate::request::{Shape, check_length, execute_local};
 use crate::xrc::check_send;
 use crate::{Memory, Payload, QpState, SendFlags, SendOp, TransmitSink};
 use ferroce_wire::Psn;
@@ -24,11 +24,11 @@ impl Requester {
         if !self.may_send(ctx.attr.qp_state) {
             return Ok(Sent::Nothing);
         }
-        // Each round but the last completes a LOCAL_INV, so the queue's length bounds them.
+        // Each round but the last completes a WQE that sends nothing, so the queue's length bounds them.
         while self.cursor == self.queue.begun() {
             match self.begin(ctx) {
                 Ok(Begin::Begun) => break,
-                Ok(Begin::Invalidated) => continue,
+                Ok(Begin::Done) => continue,
                 Ok(Begin::Wait) => return Ok(Sent::Nothing),
                 Err(fault) => return self.stall(fault),
             }
@@ -70,8 +70,9 @@ impl Requester {
             return Ok(Begin::Wait);
         }
         check_send(ctx, wqe)?;
-        if let SendOp::LocalInv { rkey } = wqe.wr.op {
-            return self.invalidate(ctx, rkey);
+        if wqe.wr.op.is_local() {
+            let op = wqe.wr.op;
+            return self.execute(ctx, &op);
         }
         if wqe.is_read_or_atomic() {
             if ctx.attr.max_rd_atomic == 0 {
@@ -100,14 +101,14 @@ impl Requester {
         Ok(Begin::Begun)
     }
 
-    /// A LOCAL_INV is done when every WQE before it is complete, and sends nothing.
-    fn invalidate(&mut self, ctx: &mut Context<'_>, rkey: u32) -> Result<Begin, RequesterFault> {
+    /// What sends nothing is done when every WQE before it is complete.
+    fn execute(&mut self, ctx: &mut Context<'_>, op: &SendOp) -> Result<Begin, RequesterFault> {
         if self.queue.begun() != self.queue.head() {
             return Ok(Begin::Wait);
         }
-        ctx.shared.regions.invalidate(ctx.init.pd, rkey)?;
+        execute_local(ctx, op)?;
         self.complete_oldest(ctx);
-        Ok(Begin::Invalidated)
+        Ok(Begin::Done)
     }
 
     /// Whether `count` PSNs more stay in the half of the circle that the responder takes for new.
@@ -165,8 +166,8 @@ impl Requester {
 enum Begin {
     /// It has PSNs.
     Begun,
-    /// It was a LOCAL_INV and is complete.
-    Invalidated,
+    /// It sends nothing and is complete.
+    Done,
     /// It has to wait for others.
     Wait,
 }

@@ -20,4 +20,5 @@ mod srq;
 mod states;
 mod uc;
 mod ud;
+mod windows;
 mod xrc;

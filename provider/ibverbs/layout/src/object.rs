@@ -31,7 +31,8 @@ pub struct IbvMr {
 pub struct IbvMw {
     pub context: *mut IbvContext,
     pub pd: *mut IbvPd,
-    pub rkey: u32,
+    /// Changes with each bind; of a type 2 window, the program changes it.
+    pub rkey: AtomicU32,
     pub handle: u32,
     pub mw_type: u32,
 }

@@ -278,7 +278,6 @@ static void features_that_are_not_provided(void)
 	struct ibv_ece ece;
 	unsigned int i;
 
-	CHECK_NULL(ibv_alloc_mw(pair->pd, IBV_MW_TYPE_2), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_td(pair->context, &td), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_dm(pair->context, &dm), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_parent_domain(pair->context, &parent), EOPNOTSUPP);

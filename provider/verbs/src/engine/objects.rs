@@ -5,7 +5,7 @@ use crate::cq::CqShared;
 use crate::error::Error;
 use crate::events::Listener;
 use crate::limits::MAX_CQ;
-use ferroce_core::{CqId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec, Srqn};
+use ferroce_core::{CqId, MwType, PdId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec, Srqn};
 use ferroce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,6 +76,21 @@ impl Inner {
     /// Deregisters a region. The lock is the engine's, so nothing touches the memory afterwards.
     pub(crate) fn deregister(&self, lkey: u32) -> Result<(), Error> {
         Ok(self.state.lock().device.deregister(lkey)?)
+    }
+
+    /// Deregisters a region in the same way, whatever windows are bound to it.
+    pub(crate) fn revoke(&self, lkey: u32) -> Result<(), Error> {
+        Ok(self.state.lock().device.revoke(lkey)?)
+    }
+
+    /// Makes a memory window; its R_Key.
+    pub(crate) fn alloc_mw(&self, pd: PdId, mw_type: MwType) -> Result<u32, Error> {
+        Ok(self.state.lock().device.alloc_mw(pd, mw_type)?)
+    }
+
+    /// Takes a memory window away.
+    pub(crate) fn dealloc_mw(&self, rkey: u32) -> Result<(), Error> {
+        Ok(self.state.lock().device.dealloc_mw(rkey)?)
     }
 
     /// Makes a QP.

@@ -4,3 +4,4 @@ mod end;
 mod objects;
 mod operations;
 mod services;
+mod windows;
