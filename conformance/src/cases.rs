@@ -12,6 +12,7 @@ mod states;
 mod status;
 mod transfer;
 mod underway;
+mod windows;
 mod wire;
 
 use crate::case::Case;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
     objects::add(&mut cases);
     datagrams::add(&mut cases);
     underway::add(&mut cases);
+    windows::add(&mut cases);
     wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));

@@ -3,7 +3,9 @@
 //! Objects are handles: small numbers that mean something to the fabric which gave them out. What a backend calls
 //! its objects by is its own affair.
 
-use ferroce_core::{AccessFlags, QpAttr, QpAttrMask, QpCaps, QpType, RecvWr, SendFlags, SendOp, Sge, Wc};
+use ferroce_core::{
+    AccessFlags, MwBind, MwType, QpAttr, QpAttrMask, QpCaps, QpType, RecvWr, SendFlags, SendOp, Sge, Wc,
+};
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
 use std::fmt;
@@ -52,6 +54,17 @@ pub struct Mr {
     /// Its local key.
     pub lkey: u32,
     /// Its remote key.
+    pub rkey: u32,
+}
+
+/// A memory window, and the R_Key that it was made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mw {
+    /// Where it is.
+    pub at: Endpoint,
+    /// Its number among the windows there.
+    pub number: usize,
+    /// Its first R_Key.
     pub rkey: u32,
 }
 
@@ -209,6 +222,18 @@ pub trait Verbs {
     fn dealloc_pd(&mut self, pd: Pd) -> Result<(), Refused>;
     fn reg_mr(&mut self, pd: Pd, spec: &MrSpec) -> Result<Mr, Refused>;
     fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused>;
+
+    fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused>;
+    /// Posts the bind of a type 1 window; the R_Key that this gives it. Type 2 windows are bound by [`SendOp::BindMw`].
+    fn bind_mw(
+        &mut self,
+        qp: Qp,
+        mw: Mw,
+        wr_id: u64,
+        flags: SendFlags,
+        bind: MwBind,
+    ) -> Result<u32, PostRefused>;
+    fn dealloc_mw(&mut self, mw: Mw) -> Result<(), Refused>;
 
     fn create_cq(&mut self, at: Endpoint, cqe: u32) -> Result<Cq, Refused>;
     fn resize_cq(&mut self, cq: Cq, cqe: u32) -> Result<(), Refused>;

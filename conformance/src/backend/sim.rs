@@ -49,6 +49,8 @@ struct SimFabric {
 struct SimHost {
     pds: usize,
     mrs: Vec<Option<RegionKeys>>,
+    /// The R_Key of each window's last bind.
+    mws: Vec<u32>,
     cqs: Vec<Option<SimCq>>,
     qps: Vec<Option<Qpn>>,
     ahs: Vec<(PdId, AddressVector)>,

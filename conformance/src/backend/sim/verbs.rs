@@ -4,11 +4,11 @@ use super::SimFabric;
 use super::cq::{Armed, SimCq};
 use crate::verbs::{
     Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Errno, Gid, Mr, MrSpec,
-    Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
+    Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
 };
 use ferroce_core::{
-    AddressVector, CqId, Path, PathMtu, Payload, PdId, Profile, QpAttr, QpAttrMask, QpInit, QpState, RecvWr,
-    RegionSpec, Remote, SendFlags, SendWr as CoreSendWr, Wc,
+    AddressVector, CqId, DeregisterError, MwBind, MwType, Path, PathMtu, Payload, PdId, Profile, QpAttr,
+    QpAttrMask, QpInit, QpState, RecvWr, RegionSpec, Remote, SendFlags, SendOp, SendWr as CoreSendWr, Wc,
 };
 use ferroce_wire::Qpn;
 use std::fmt::Display;
@@ -143,9 +143,45 @@ impl Verbs for SimFabric {
 
     fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused> {
         let host = self.host(mr.at);
-        self.network.network.deregister(host, mr.lkey).map_err(invalid)?;
+        self.network.network.deregister(host, mr.lkey).map_err(|error| match error {
+            DeregisterError::Key(_) => invalid(error),
+            DeregisterError::WindowsBound { .. } => {
+                Refused { errno: Errno::EBUSY, reason: error.to_string() }
+            }
+        })?;
         self.hosts[mr.at.0].mrs[mr.number] = None;
         Ok(())
+    }
+
+    fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused> {
+        let host = self.host(pd.at);
+        let made = self.network.network.call(host, |device, _, _| device.alloc_mw(pd_id(pd), mw_type));
+        let rkey = made.map_err(invalid)?;
+        let mws = &mut self.hosts[pd.at.0].mws;
+        mws.push(rkey);
+        Ok(Mw { at: pd.at, number: mws.len() - 1, rkey })
+    }
+
+    fn bind_mw(
+        &mut self,
+        qp: Qp,
+        mw: Mw,
+        wr_id: u64,
+        flags: SendFlags,
+        bind: MwBind,
+    ) -> Result<u32, PostRefused> {
+        // What `ibv_bind_mw(3)` does in a verbs library: the next key byte, and a work request.
+        let before = self.hosts[mw.at.0].mws[mw.number];
+        let rkey = before & !0xff | before.wrapping_add(1) & 0xff;
+        let data = Data::Sges(Default::default());
+        self.post_send(qp, vec![SendWr { wr_id, op: SendOp::BindMw { rkey, bind }, flags, data, to: None }])?;
+        self.hosts[mw.at.0].mws[mw.number] = rkey;
+        Ok(rkey)
+    }
+
+    fn dealloc_mw(&mut self, mw: Mw) -> Result<(), Refused> {
+        let host = self.host(mw.at);
+        self.network.network.call(host, |device, _, _| device.dealloc_mw(mw.rkey)).map_err(invalid)
     }
 
     fn create_cq(&mut self, at: Endpoint, cqe: u32) -> Result<Cq, Refused> {

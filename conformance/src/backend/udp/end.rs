@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::refuse::unknown;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Refused};
-use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Pd, Qp};
+use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Mw, Pd, Qp};
 use rustix::io::ioctl_fionbio;
 use std::os::fd::AsFd;
 
@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 pub(super) struct UdpEnd {
     pub(super) qps: Vec<Option<Qp>>,
     pub(super) cqs: Vec<Option<EndCq>>,
+    pub(super) mws: Vec<Option<Mw>>,
     pub(super) memory: Memory,
     pub(super) ahs: Vec<Ah>,
     pub(super) pds: Vec<Option<Pd>>,
@@ -40,6 +41,7 @@ impl UdpEnd {
         Ok(UdpEnd {
             qps: Vec::new(),
             cqs: Vec::new(),
+            mws: Vec::new(),
             memory: Memory::default(),
             ahs: Vec::new(),
             pds: Vec::new(),
@@ -74,6 +76,10 @@ impl UdpEnd {
 
     pub(super) fn ah(&self, number: usize) -> Result<&Ah, Refused> {
         self.ahs.get(number).ok_or_else(|| unknown("address handle"))
+    }
+
+    pub(super) fn mw(&self, number: usize) -> Result<&Mw, Refused> {
+        self.mws.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("memory window"))
     }
 
     pub(super) fn cq(&self, number: usize) -> Result<&EndCq, Refused> {

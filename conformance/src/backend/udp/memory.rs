@@ -1,6 +1,7 @@
 //! An endpoint's memory, which the engine's thread and a case touch at the same time: bytes that this side only ever
 //! accesses atomically.
 
+use super::refuse::unknown;
 use crate::verbs::{Errno, MrSpec, Refused};
 use ferroce::{Mr, Pd};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -57,9 +58,11 @@ impl Memory {
         self.regions.get(number)?.as_ref()
     }
 
-    /// Deregisters the region with that number; whether there was one.
-    pub(super) fn deregister(&mut self, number: usize) -> bool {
-        self.regions.get_mut(number).and_then(Option::take).is_some()
+    /// Deregisters the region with that number.
+    pub(super) fn deregister(&mut self, number: usize) -> Result<(), Refused> {
+        self.region(number).ok_or_else(|| unknown("MR"))?.close()?;
+        self.regions[number] = None;
+        Ok(())
     }
 
     fn buffer(&self, addr: u64, len: u64) -> Option<&Buffer> {

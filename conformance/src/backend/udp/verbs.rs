@@ -4,11 +4,11 @@ use super::UdpFabric;
 use super::end::UdpEnd;
 use super::refuse::unknown;
 use crate::verbs::{
-    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrSpec, Pd,
+    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrSpec, Mw, Pd,
     PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
 };
 use ferroce::core::{
-    PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr, Wc,
+    MwBind, MwType, PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr, Wc,
 };
 use ferroce_wire::Qpn;
 
@@ -71,8 +71,37 @@ impl Verbs for UdpFabric {
     }
 
     fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused> {
-        let gone = self.ends[mr.at.0].memory.deregister(mr.number);
-        if gone { Ok(()) } else { Err(unknown("MR")) }
+        self.ends[mr.at.0].memory.deregister(mr.number)
+    }
+
+    fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let mw = end.pd(pd.number)?.alloc_mw(mw_type)?;
+        let rkey = mw.rkey();
+        end.mws.push(Some(mw));
+        Ok(Mw { at: pd.at, number: end.mws.len() - 1, rkey })
+    }
+
+    fn bind_mw(
+        &mut self,
+        qp: Qp,
+        mw: Mw,
+        wr_id: u64,
+        flags: SendFlags,
+        bind: MwBind,
+    ) -> Result<u32, PostRefused> {
+        let end = &self.ends[qp.at.0];
+        let refused = |refused| PostRefused { index: 0, refused };
+        let (qp, mw) = (end.qp(qp.number).map_err(refused)?, end.mw(mw.number).map_err(refused)?);
+        qp.bind_mw(mw, wr_id, flags, bind)?;
+        Ok(mw.rkey())
+    }
+
+    fn dealloc_mw(&mut self, mw: Mw) -> Result<(), Refused> {
+        let end = &mut self.ends[mw.at.0];
+        end.mw(mw.number)?;
+        end.mws[mw.number] = None;
+        Ok(())
     }
 
     fn create_cq(&mut self, at: Endpoint, cqe: u32) -> Result<Cq, Refused> {
