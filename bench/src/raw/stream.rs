@@ -26,6 +26,10 @@ pub struct Options {
     /// One packet per message, without segmentation offload
     #[arg(long)]
     single: bool,
+    /// Runs as the packets of RDMA WRITEs form them, each of so many packets: the first, which the RETH makes longer, shares
+    /// a system call with one more
+    #[arg(long, conflicts_with = "single", value_parser = clap::value_parser!(u16).range(2..))]
+    write: Option<u16>,
     /// How both sides wait
     #[arg(long, value_enum, default_value_t)]
     wait: Waiting,
@@ -38,8 +42,8 @@ pub struct Report {
     pub test: String,
     /// UDP payload of a packet, in bytes.
     pub size: u16,
-    /// Packets in one system call.
-    pub packets_per_message: usize,
+    /// Packets in a system call, one after the other.
+    pub runs: Vec<usize>,
     /// How both sides waited.
     pub wait: Waiting,
     /// Bytes that might be under way.
@@ -61,23 +65,31 @@ pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
     let peer = Peer::start("stream-peer", host, options.wait)?;
     let socket = polled_socket()?;
     socket.connect(mapped(&socket, peer.address)?)?;
-    let count = if options.single { 1 } else { packets_per_message(options.size) };
-    if count > 1 {
-        set_segment_size(&socket, options.size).context("this kernel has no UDP segmentation offload")?;
-    }
-    let message = vec![0x5a; usize::from(options.size) * count];
+    let runs = runs(options);
+    let message = vec![0x5a; runs.iter().map(|run| run.len).max().unwrap_or(0)];
     let len = message.len() as u64;
     let limit = options.window.map_or_else(|| room_for(&socket), Ok)?.clamp(len, len * MAX_MESSAGES);
     let mut window = Window::new(&socket, options.wait, limit);
     let start = Instant::now();
     let duration = Duration::from_secs_f64(options.seconds);
+    let mut turns = runs.iter().cycle();
+    let mut run = turns.next().context("a stream of no packets")?;
+    let mut segment = None;
     while start.elapsed() < duration {
-        if !window.has_room(message.len()) {
+        if !window.has_room(run.len) {
             window.listen(STALL)?;
             continue;
         }
-        match socket.send(&message) {
-            Ok(len) => window.sent += len as u64,
+        if run.segment.is_some() && run.segment != segment {
+            segment = run.segment;
+            set_segment_size(&socket, segment.unwrap_or(0))
+                .context("this kernel has no UDP segmentation offload")?;
+        }
+        match socket.send(&message[..run.len]) {
+            Ok(len) => {
+                window.sent += len as u64;
+                run = turns.next().unwrap_or(run);
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error).context("sending"),
         }
@@ -90,7 +102,7 @@ pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
     Ok(Report {
         test: "stream".to_owned(),
         size: options.size,
-        packets_per_message: count,
+        runs: runs.iter().map(|run| run.packets).collect(),
         wait: options.wait,
         window: limit,
         seconds,
@@ -99,6 +111,40 @@ pub fn run(host: IpAddr, options: &Options) -> anyhow::Result<Report> {
         packets_per_second: window.received as f64 / f64::from(options.size) / seconds,
         stalls: window.stalls,
     })
+}
+
+/// What one system call sends.
+struct Run {
+    packets: usize,
+    /// Bytes of all packets.
+    len: usize,
+    /// Bytes of each packet but the last; `None` for a lone packet.
+    segment: Option<u16>,
+}
+
+impl Run {
+    fn new(size: u16, packets: usize) -> Run {
+        Run { packets, len: usize::from(size) * packets, segment: (packets > 1).then_some(size) }
+    }
+}
+
+fn runs(options: &Options) -> Vec<Run> {
+    let most = if options.single { 1 } else { packets_per_message(options.size) };
+    match options.write {
+        None => vec![Run::new(options.size, most)],
+        Some(packets) => runs_of_write(options.size, packets.into(), most),
+    }
+}
+
+/// The runs of an RDMA WRITE, of which each has at most `most` packets.
+fn runs_of_write(size: u16, packets: usize, most: usize) -> Vec<Run> {
+    // Only a run's last packet may be shorter than its first, so the first packet can have one behind it.
+    let first = size + RETH_LEN;
+    let head = Run { packets: 2, len: usize::from(first) + usize::from(size), segment: Some(first) };
+    let rest = packets - head.packets;
+    let full = (0..rest / most).map(|_| Run::new(size, most));
+    let tail = (rest % most > 0).then(|| Run::new(size, rest % most));
+    std::iter::once(head).chain(full).chain(tail).collect()
 }
 
 /// The peer: tells the sender, every now and then, how many bytes have come in all.
@@ -178,6 +224,9 @@ fn packets_per_message(size: u16) -> usize {
     (MAX_PACKET / usize::from(size)).clamp(1, MAX_SEGMENTS)
 }
 
+/// What an RDMA WRITE's first packet has beyond the others, in bytes (IBTA vol. 1, 9.3.3).
+const RETH_LEN: u16 = 16;
+
 /// The kernel's limit before Linux 6.11.
 const MAX_SEGMENTS: usize = 64;
 
@@ -192,3 +241,19 @@ const TELL_AFTER: u64 = 256 << 10;
 
 /// Without a word from the peer for so long, what is under way is lost.
 const STALL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_run_of_a_write_has_the_reth() {
+        let shape = |packets| -> Vec<_> {
+            runs_of_write(4112, packets, 15).iter().map(|run| (run.packets, run.len, run.segment)).collect()
+        };
+        assert_eq!(shape(16), [(2, 8240, Some(4128)), (14, 14 * 4112, Some(4112))]);
+        assert_eq!(shape(3), [(2, 8240, Some(4128)), (1, 4112, None)]);
+        assert_eq!(shape(256).len(), 18);
+        assert_eq!(shape(256).iter().map(|run| run.0).sum::<usize>(), 256);
+    }
+}
