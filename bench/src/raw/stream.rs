@@ -143,7 +143,7 @@ fn runs_of_write(size: u16, packets: usize, most: usize) -> Vec<Run> {
     let head = Run { packets: 2, len: usize::from(first) + usize::from(size), segment: Some(first) };
     let rest = packets - head.packets;
     let full = (0..rest / most).map(|_| Run::new(size, most));
-    let tail = (rest % most > 0).then(|| Run::new(size, rest % most));
+    let tail = (!rest.is_multiple_of(most)).then(|| Run::new(size, rest % most));
     std::iter::once(head).chain(full).chain(tail).collect()
 }
 
