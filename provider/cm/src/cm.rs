@@ -63,6 +63,11 @@ impl Cm {
         }
     }
 
+    /// IDs of connections to come begin with another prefix.
+    pub fn renumber(&mut self, config: CmConfig) {
+        self.ids = Ids::new(config.id_prefix, config.id_bits, config.seed);
+    }
+
     /// Listens. At most `backlog` requests wait for [`Cm::taken`], a request beyond them is refused (no resources);
     /// 0 stands for [`MAX_BACKLOG`](crate::limits::MAX_BACKLOG), which is the most.
     ///

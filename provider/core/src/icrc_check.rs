@@ -5,7 +5,7 @@ use ferroce_wire::icrc::{self, IpContext};
 use std::net::IpAddr;
 
 /// Checks the ICRC of a UDP payload, unless the port did; the identification with which it is right.
-pub(crate) fn check(meta: &PacketMeta, udp_payload: &[u8]) -> Option<Ipv4Id> {
+pub fn check(meta: &PacketMeta, udp_payload: &[u8]) -> Option<Ipv4Id> {
     if meta.icrc_checked {
         return Some(meta.ip_id);
     }

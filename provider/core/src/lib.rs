@@ -45,6 +45,7 @@ pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
 pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_COUNTERS};
 pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
+pub use icrc_check::check as check_icrc;
 pub use memory::{BadAddress, Memory, PdId};
 pub use multicast::McastError;
 pub use path::{Ecn, Ipv4Id, PacketMeta, Path};

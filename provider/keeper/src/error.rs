@@ -133,6 +133,21 @@ pub enum KeeperError {
     /// The board is unusable.
     #[error(transparent)]
     Board(#[from] BoardError),
+    /// Somebody has bound the address and port.
+    #[error("{text} is in use: choose another port, or set RDMA_OPTION_ID_REUSEADDR on both")]
+    AddressInUse {
+        /// Which one.
+        text: String,
+    },
+    /// All ports that are handed out to whoever names none are in use.
+    #[error("no port is left in the port space: close connections, or name a port")]
+    NoPortLeft,
+    /// The process has the UDP port for itself.
+    #[error(
+        "connections are managed by the keeper, and this process works without one: unset FERROCE_KEEPER=off, and see \
+         that the keeper's program can be started"
+    )]
+    NeedsKeeper,
     /// An environment variable has a value that means nothing.
     #[error("{variable}={value} means nothing: expected {expected}")]
     Setting {
@@ -162,6 +177,8 @@ impl KeeperError {
             KeeperError::GroupIncomplete { detail } => (Reason::GroupIncomplete, detail.clone()),
             KeeperError::SlotLost { .. } => (Reason::SlotLost, String::new()),
             KeeperError::Refused { text } => (Reason::Other, text.clone()),
+            KeeperError::AddressInUse { text } => (Reason::AddressInUse, text.clone()),
+            KeeperError::NoPortLeft => (Reason::NoPortLeft, String::new()),
             other => (Reason::Other, other.to_string()),
         };
         Message::Refused { reason, text }
@@ -174,6 +191,8 @@ impl KeeperError {
             Reason::NoSlotFree => KeeperError::NoSlotFree,
             Reason::GroupIncomplete => KeeperError::GroupIncomplete { detail: text },
             Reason::SlotLost => KeeperError::SlotLost { slot },
+            Reason::AddressInUse => KeeperError::AddressInUse { text },
+            Reason::NoPortLeft => KeeperError::NoPortLeft,
             // A keeper of our version says so only to others; the words are all there is to tell.
             Reason::Version | Reason::Other => KeeperError::Refused { text },
         }

@@ -12,27 +12,35 @@
 //! new keeper take over from them.
 //!
 //! - [`acquire`], [`Lease`]: the client's side;
+//! - [`CmLink`]: a process's share of QP 1 and of the RDMA CM's port spaces;
 //! - [`Board`]: shared memory with a record per slot;
 //! - [`clients`]: who uses the keeper;
 //! - [`server`]: the keeper itself, for the program `ferroce-keeper`;
 //! - [`protocol`]: what they say to each other.
 
 mod alone;
+mod binding;
 mod board;
 mod channel;
 mod clients;
+mod cm_link;
 mod error;
+mod gsi_record;
 mod lease;
 mod options;
 mod owner;
+mod ports;
 pub mod protocol;
 pub mod server;
 mod start;
 mod talk;
 
+pub use binding::Binding;
 pub use board::{BOARD_VERSION, Board, BoardError, COUNTERS_PER_SLOT, NAME_LEN, SlotRecord};
 pub use clients::{ClientInfo, clients};
+pub use cm_link::{CmLink, GsiSocket};
 pub use error::KeeperError;
+pub use gsi_record::GsiRecord;
 pub use lease::{Lease, acquire};
 pub use options::{IDLE_SECONDS, KeeperMode, KeeperOptions};
 
@@ -40,5 +48,9 @@ pub use options::{IDLE_SECONDS, KeeperMode, KeeperOptions};
 pub const MAX_SLOTS: u8 = u8::MAX;
 /// All slots, the keeper's own included.
 const SLOTS: usize = MAX_SLOTS as usize + 1;
+/// Processes that can manage connections at once.
+pub const MAX_MEMBERS: usize = 255;
+/// A process's communication IDs have its number above so many bits that it chooses itself.
+pub const COMM_ID_BITS: u32 = 20;
 /// A slot's QPNs are `slot << SLOT_SHIFT` and up to the next slot's.
 const SLOT_SHIFT: u32 = 16;

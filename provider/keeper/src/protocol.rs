@@ -17,6 +17,12 @@
 //! Sockets{first, count} + [sockets] →
 //!                                   ←      Granted{slot, generation}
 //!
+//! Join{number, pid}                 →
+//!                                   ←      Joined{number} + [socket for datagrams of QP 1]
+//! Bind{token, binding}              →                                     (and Listen, Release)
+//!                                   ←      Bound{port}, Done
+//! …the connection stays open for as long as the process uses the connection manager…
+//!
 //! Inspect                           →
 //!                                   ←      BoardAttached + [board]
 //! anything                          →
@@ -29,13 +35,16 @@
 
 use std::borrow::Cow;
 
+use ferroce_wire::cm::PortSpace;
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::binding::{Binding, decode_scope, encode_scope};
 
 /// First word of every message: "FRKP" read as bytes on a little-endian host.
 const MAGIC: u32 = u32::from_le_bytes(*b"FRKP");
 /// Version of this protocol and of what travels with it. Raised with every change that another release could not read.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Longest record either side sends or accepts, in bytes.
 pub const MESSAGE_MAX: usize = 1024;
 /// Longest text of a refusal, in bytes.
@@ -93,6 +102,42 @@ pub enum Message {
     },
     /// Keeper: the board is attached.
     BoardAttached,
+    /// Client: I manage connections of my own; `number` is what a keeper that died called me, 0 for a new one.
+    Join {
+        /// The number.
+        number: u16,
+        /// As in `Acquire`.
+        pid: u32,
+    },
+    /// Keeper: communication IDs that begin with this number are yours; a socket for datagrams is attached.
+    Joined {
+        /// The number.
+        number: u16,
+    },
+    /// Client: I want this port; `token` is what I call it.
+    Bind {
+        /// The client's name for it.
+        token: u32,
+        /// What is wanted.
+        binding: Binding,
+    },
+    /// Keeper: it is yours.
+    Bound {
+        /// The port.
+        port: u16,
+    },
+    /// Client: requests for that port are mine from now on.
+    Listen {
+        /// What the port is called.
+        token: u32,
+    },
+    /// Client: I do not want that port any more.
+    Release {
+        /// What the port is called.
+        token: u32,
+    },
+    /// Keeper: it is so.
+    Done,
     /// Keeper: no.
     Refused {
         /// Which of the known reasons.
@@ -119,6 +164,10 @@ pub enum Reason {
     Version = 5,
     /// The text says it all.
     Other = 6,
+    /// Somebody has the address and port.
+    AddressInUse = 7,
+    /// No port of the space is left.
+    NoPortLeft = 8,
 }
 
 /// A record that is not a message of this protocol.
@@ -178,6 +227,15 @@ impl Message {
             }
             Message::Wanted { first, count } => frame.set_range(kind::WANTED, first, count),
             Message::BoardAttached => frame.kind = kind::BOARD,
+            Message::Join { number, pid } => {
+                (frame.kind, frame.slot, frame.pid) = (kind::JOIN, number.into(), pid);
+            }
+            Message::Joined { number } => (frame.kind, frame.slot) = (kind::JOINED, number.into()),
+            Message::Bind { token, binding } => frame.set_binding(token, &binding),
+            Message::Bound { port } => (frame.kind, frame.port) = (kind::BOUND, port),
+            Message::Listen { token } => (frame.kind, frame.count) = (kind::LISTEN, token),
+            Message::Release { token } => (frame.kind, frame.count) = (kind::RELEASE, token),
+            Message::Done => frame.kind = kind::DONE,
             Message::Refused { reason, text: ref words } => {
                 (frame.kind, frame.count) = (kind::REFUSED, reason as u32);
                 text = cut(words, TEXT_MAX).as_bytes();
@@ -211,6 +269,13 @@ impl Message {
             kind::GRANTED => Message::Granted { slot: frame.byte(frame.slot)?, generation: frame.generation },
             kind::WANTED => frame.range().map(|(first, count)| Message::Wanted { first, count })?,
             kind::BOARD => Message::BoardAttached,
+            kind::JOIN => Message::Join { number: frame.number()?, pid: frame.pid },
+            kind::JOINED => Message::Joined { number: frame.number()? },
+            kind::BIND => Message::Bind { token: frame.count, binding: frame.binding()? },
+            kind::BOUND => Message::Bound { port: frame.port },
+            kind::LISTEN => Message::Listen { token: frame.count },
+            kind::RELEASE => Message::Release { token: frame.count },
+            kind::DONE => Message::Done,
             kind::REFUSED => {
                 let reason = Reason::from_u32(frame.count)
                     .ok_or(ProtocolError::OutOfRange { kind: frame.kind, value: frame.count })?;
@@ -232,6 +297,8 @@ impl Reason {
             Reason::SlotLost,
             Reason::Version,
             Reason::Other,
+            Reason::AddressInUse,
+            Reason::NoPortLeft,
         ]
         .into_iter()
         .find(|&reason| reason as u32 == value)
@@ -245,12 +312,18 @@ struct Frame {
     magic: u32,
     version: u16,
     kind: u16,
+    /// A slot, or the number of a client that manages connections.
     slot: u32,
-    /// Number of sockets; the reason of a refusal.
+    /// Number of sockets; the reason of a refusal; the token of a binding.
     count: u32,
     pid: u32,
-    reserved: u32,
+    /// Of a binding: how its address is meant, and whether it may be shared.
+    flags: u32,
     generation: u64,
+    address: [u8; 16],
+    space: u16,
+    port: u16,
+    reserved: u32,
 }
 
 impl Frame {
@@ -266,6 +339,27 @@ impl Frame {
             return Err(ProtocolError::OutOfRange { kind: self.kind, value: self.count });
         }
         Ok((first, count))
+    }
+
+    fn set_binding(&mut self, token: u32, binding: &Binding) {
+        (self.kind, self.count) = (kind::BIND, token);
+        (self.space, self.port) = (binding.space as u16, binding.port);
+        let (scope, address) = encode_scope(binding.scope);
+        self.address = address;
+        self.flags = scope | if binding.shares { SHARES } else { 0 };
+    }
+
+    fn binding(&self) -> Result<Binding, ProtocolError> {
+        let out_of_range = |value| ProtocolError::OutOfRange { kind: self.kind, value };
+        let scope = decode_scope(self.flags & !SHARES, self.address).ok_or(out_of_range(self.flags))?;
+        let spaces = [PortSpace::Ipoib, PortSpace::Tcp, PortSpace::Udp, PortSpace::Ib];
+        let space = spaces.into_iter().find(|space| *space as u16 == self.space);
+        let space = space.ok_or(out_of_range(self.space.into()))?;
+        Ok(Binding { space, port: self.port, scope, shares: self.flags & SHARES != 0 })
+    }
+
+    fn number(&self) -> Result<u16, ProtocolError> {
+        u16::try_from(self.slot).map_err(|_| ProtocolError::OutOfRange { kind: self.kind, value: self.slot })
     }
 
     fn byte(&self, value: u32) -> Result<u8, ProtocolError> {
@@ -289,11 +383,26 @@ mod kind {
     pub(super) const WANTED: u16 = 7;
     pub(super) const BOARD: u16 = 8;
     pub(super) const REFUSED: u16 = 9;
+    pub(super) const JOIN: u16 = 10;
+    pub(super) const JOINED: u16 = 11;
+    pub(super) const BIND: u16 = 12;
+    pub(super) const BOUND: u16 = 13;
+    pub(super) const LISTEN: u16 = 14;
+    pub(super) const RELEASE: u16 = 15;
+    pub(super) const DONE: u16 = 16;
 }
+
+/// Flag of a binding.
+const SHARES: u32 = 1 << 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn binding() -> Binding {
+        let scope = ferroce_cm::ListenScope::Address([10, 0, 0, 1].into());
+        Binding { space: PortSpace::Udp, port: 7174, scope, shares: true }
+    }
 
     fn every_message() -> Vec<Message> {
         vec![
@@ -305,6 +414,13 @@ mod tests {
             Message::Granted { slot: 1, generation: 7 },
             Message::Wanted { first: 3, count: 2 },
             Message::BoardAttached,
+            Message::Join { number: 4095, pid: 1 },
+            Message::Joined { number: 1 },
+            Message::Bind { token: 7, binding: binding() },
+            Message::Bound { port: 65_535 },
+            Message::Listen { token: u32::MAX },
+            Message::Release { token: 0 },
+            Message::Done,
             Message::Refused { reason: Reason::PortTaken, text: "pid 1 (init)".into() },
         ]
     }

@@ -11,11 +11,14 @@
 
 mod connection;
 mod group;
+mod gsi;
+mod management;
+mod members;
 mod requests;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
@@ -25,8 +28,10 @@ use ferroce_port::{ReceiveSocketError, Sharing, abstract_socket, open_receive_so
 
 use self::connection::{Connection, State};
 use self::group::Group;
+use self::management::Management;
 use crate::channel::{Channel, ChannelError};
-use crate::{KeeperError, MAX_SLOTS};
+use crate::protocol::Message;
+use crate::{KeeperError, MAX_MEMBERS, MAX_SLOTS};
 
 /// What a keeper needs to know.
 #[derive(Clone, Debug)]
@@ -55,14 +60,30 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Keeper {
     // Dropped in this order: when the name is free, the port must be; when clients see us gone, the name must be free.
     phase: Phase,
+    management: Management,
     listener: UnixListener,
     connections: Vec<Connection>,
+    /// What was asked about ports in this round, by the connection's index: answered when all who have gone are known.
+    about_ports: Vec<(usize, Message)>,
     options: ServeOptions,
     /// A descriptor kept back for the client that is to hear that there are none left.
     spare: Option<File>,
     /// Since when no client has needed us.
     idle_since: Option<Instant>,
     accept_again: Instant,
+}
+
+/// Who has something to say.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// The connection of that index.
+    Connection(usize),
+    /// The process of that number, about its connections.
+    Member(u16),
+    /// The network, to QP 1.
+    Gsi,
+    /// Somebody new.
+    Listener,
 }
 
 #[derive(Debug)]
@@ -94,8 +115,10 @@ impl Keeper {
         let phase = Phase::Claiming { group: None, until };
         Ok(Some(Keeper {
             phase,
+            management: Management::new(now),
             listener,
             connections: Vec::new(),
+            about_ports: Vec::new(),
             options,
             spare: open_spare(),
             idle_since: None,
@@ -116,23 +139,39 @@ impl Keeper {
             if let Some(end) = self.end(now) {
                 return end;
             }
-            let accepts = self.accepts(now);
-            let mut waited: Vec<_> = self.connections.iter().map(|one| one.channel().as_fd()).collect();
-            if accepts {
-                waited.push(self.listener.as_fd());
-            }
+            let (sources, waited) = self.sources(now);
             let timeout = self.next_deadline(now).map(|at| at.saturating_duration_since(now));
             let ready = readable(&waited, timeout)
                 .map_err(|source| KeeperError::System { step: "waiting for clients", source })?;
             let now = Instant::now();
             for at in ready {
-                match self.connections.get(at) {
-                    Some(connection) if connection.is_closed => {}
-                    Some(_) => self.serve(at, now),
-                    // The listener is the last; what it brings has its first words read in the next round.
-                    None => self.accept(now),
-                }
+                self.serve_source(sources[at], now);
             }
+            self.release_ports(now);
+            self.answer_bindings();
+            self.management.handle_timeout(now);
+        }
+    }
+
+    /// What is waited for, and what each of it is.
+    fn sources(&self, now: Instant) -> (Vec<Source>, Vec<BorrowedFd<'_>>) {
+        let connections = self.connections.iter().enumerate();
+        let connections = connections.map(|(at, one)| (Source::Connection(at), one.channel().as_fd()));
+        let members = self.management.members.sockets();
+        let members = members.map(|(number, socket)| (Source::Member(number), socket));
+        let gsi = self.management.sockets().into_iter().map(|socket| (Source::Gsi, socket));
+        let listener = self.accepts(now).then(|| (Source::Listener, self.listener.as_fd()));
+        connections.chain(members).chain(gsi).chain(listener).unzip()
+    }
+
+    fn serve_source(&mut self, source: Source, now: Instant) {
+        match source {
+            Source::Connection(at) if self.connections[at].is_closed => {}
+            Source::Connection(at) => self.serve(at, now),
+            Source::Member(number) => self.management.serve_member(number),
+            Source::Gsi => self.management.receive(),
+            // What it brings has its first words read in the next round.
+            Source::Listener => self.accept(now),
         }
     }
 
@@ -186,6 +225,10 @@ impl Keeper {
 
     fn serve_group(&mut self, group: Group) {
         tracing::info!(port = self.options.port, "the port is ours");
+        let socket = group.sockets(0, 1).and_then(|sockets| sockets.first()?.try_clone_to_owned().ok());
+        if let Some(socket) = socket {
+            self.management.open(socket, self.options.port);
+        }
         self.phase = Phase::Serving(group);
         self.answer_waiting(Instant::now());
     }
@@ -212,7 +255,7 @@ impl Keeper {
             };
             return Some(Err(error));
         }
-        if matches!(self.phase, Phase::Claiming { .. }) || self.connections.iter().any(Connection::is_busy) {
+        if matches!(self.phase, Phase::Claiming { .. }) || self.is_busy() {
             self.idle_since = None;
             return None;
         }
@@ -224,6 +267,10 @@ impl Keeper {
         Some(Ok(()))
     }
 
+    fn is_busy(&self) -> bool {
+        self.management.is_busy() || self.connections.iter().any(Connection::is_busy)
+    }
+
     fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let phase = match &self.phase {
             Phase::Claiming { until, .. } => Some((now + CLAIM_TICK).min(*until)),
@@ -232,7 +279,8 @@ impl Keeper {
         };
         let pause = Some(self.accept_again).filter(|&again| again > now);
         let silent = self.connections.iter().filter_map(Connection::deadline).min();
-        [phase, pause, silent].into_iter().flatten().min()
+        let management = self.management.deadline(now);
+        [phase, pause, silent, management].into_iter().flatten().min()
     }
 
     fn accepts(&self, now: Instant) -> bool {
@@ -240,11 +288,12 @@ impl Keeper {
             // Nobody more until the client that took it has gone.
             return false;
         }
-        let without_slot =
-            self.connections.iter().filter(|one| !matches!(one.state, State::Holding { .. })).count();
+        let stays = |one: &&Connection| matches!(one.state, State::Holding { .. } | State::Member { .. });
+        let staying = self.connections.iter().filter(stays).count();
+        let without_slot = self.connections.len() - staying;
         now >= self.accept_again
             && without_slot < MAX_WITHOUT_SLOT
-            && self.connections.len() < usize::from(MAX_SLOTS) + MAX_WITHOUT_SLOT
+            && staying < usize::from(MAX_SLOTS) + MAX_MEMBERS
     }
 
     /// Accepts one; the loop comes back for the next.
@@ -283,11 +332,22 @@ impl Keeper {
                 }
             }
         }
+        self.release_ports(now);
         self.connections.retain(|connection| !connection.is_closed);
         if self.spare.is_none() {
             self.spare = open_spare();
             if self.spare.is_none() {
                 self.accept_again = now + ACCEPT_PAUSE;
+            }
+        }
+    }
+
+    /// Takes back the ports of processes that have gone, and ends their connections.
+    fn release_ports(&mut self, now: Instant) {
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_closed) {
+            if let State::Member { number } = connection.state {
+                self.management.leave(number, now);
+                connection.state = State::Idle;
             }
         }
     }

@@ -49,6 +49,11 @@ pub(crate) enum State {
         /// The slot.
         slot: u8,
     },
+    /// It manages connections.
+    Member {
+        /// What its communication IDs begin with.
+        number: u16,
+    },
 }
 
 /// A request that takes a group to be answered.
@@ -61,6 +66,11 @@ pub(crate) enum Request {
     },
     /// A look at the board.
     Look,
+    /// To manage connections, under the number that an earlier keeper gave it or (0) a new one.
+    Join {
+        /// The number.
+        number: u16,
+    },
 }
 
 impl Connection {
@@ -105,7 +115,7 @@ impl Connection {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Idle | State::Surplus | State::Offering { .. } => Some(self.until),
-            State::Waiting(_) | State::Holding { .. } => None,
+            State::Waiting(_) | State::Holding { .. } | State::Member { .. } => None,
         }
     }
 

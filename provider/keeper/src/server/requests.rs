@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::connection::{Connection, Request, State};
 use super::group::Group;
+use super::members::Members;
 use super::{Keeper, Phase};
 use crate::KeeperError;
 use crate::board::Board;
@@ -37,6 +38,13 @@ impl Keeper {
                 self.handle_request(at, Request::Slot { pid }, now);
             }
             (State::Idle, Message::Inspect) => self.handle_request(at, Request::Look, now),
+            (State::Idle, Message::Join { number, .. }) => {
+                self.handle_request(at, Request::Join { number }, now);
+            }
+            (
+                State::Member { .. },
+                message @ (Message::Bind { .. } | Message::Listen { .. } | Message::Release { .. }),
+            ) => self.about_ports.push((at, message)),
             (State::Idle, Message::Recover { slot, generation, pid }) => {
                 let pid = connection.channel().peer_pid(pid);
                 // No sockets are asked for until the board has been looked at.
@@ -72,13 +80,36 @@ impl Keeper {
         for connection in self.connections.iter_mut().filter(|one| !one.is_closed) {
             let State::Waiting(request) = connection.state else { continue };
             match &mut self.phase {
-                Phase::Serving(group) => answer(connection, group, request, now),
+                Phase::Serving(group) => {
+                    answer(connection, group, &mut self.management.members, request, now)
+                }
                 Phase::Refusing { error, has_told, .. } => {
                     connection.refuse(error);
                     *has_told = true;
                 }
                 Phase::Claiming { .. } => {}
             }
+        }
+    }
+
+    /// A refusal is an answer here, and the connection goes on.
+    pub(super) fn answer_bindings(&mut self) {
+        for (at, message) in std::mem::take(&mut self.about_ports) {
+            let connection = &mut self.connections[at];
+            let State::Member { number } = connection.state else { continue };
+            let ports = &mut self.management.members.ports;
+            let answer = match message {
+                Message::Bind { token, binding } => {
+                    ports.bind(number, token, binding).map(|port| Message::Bound { port })
+                }
+                Message::Listen { token } => ports.listen(number, token).map(|()| Message::Done),
+                Message::Release { token } => {
+                    ports.release(number, token);
+                    Ok(Message::Done)
+                }
+                other => Err(refused(format_args!("{other:?} is about no port"))),
+            };
+            connection.say(&answer.unwrap_or_else(|error| error.to_refusal()), &[]);
         }
     }
 
@@ -138,8 +169,22 @@ impl Keeper {
     }
 }
 
-fn answer(connection: &mut Connection, group: &mut Group, request: Request, now: Instant) {
+fn answer(
+    connection: &mut Connection,
+    group: &mut Group,
+    members: &mut Members,
+    request: Request,
+    now: Instant,
+) {
     match request {
+        Request::Join { number } => match members.join(number) {
+            Ok((number, socket)) => {
+                tracing::info!(number, "a process manages connections");
+                connection.enter(State::Member { number }, now);
+                connection.say(&Message::Joined { number }, &[socket.as_fd()]);
+            }
+            Err(error) => connection.refuse(&error),
+        },
         Request::Look => {
             connection.enter(State::Idle, now);
             connection.say(&Message::BoardAttached, &[group.board_fd()]);

@@ -6,6 +6,7 @@
 mod common;
 mod death;
 mod limits;
+mod management;
 mod protocol;
 mod refusals;
 mod slots;

@@ -29,7 +29,7 @@ fn garbage_is_refused_and_disturbs_nobody() {
     let valid = Message::Acquire { pid: 1 }.encode();
     let mut records =
         vec![vec![0], vec![0xff; MESSAGE_MAX], vec![7; 2 * MESSAGE_MAX], valid[..valid.len() - 1].to_vec()];
-    for kind in [0u16, 10, 0xffff] {
+    for kind in [0u16, 17, 0xffff] {
         let mut record = valid.clone();
         record[6..8].copy_from_slice(&kind.to_ne_bytes());
         records.push(record);
