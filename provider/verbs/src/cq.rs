@@ -77,7 +77,11 @@ pub(crate) struct CqShared {
 
 #[derive(Debug)]
 struct CqQueue {
+    /// Completions, and what is left of those of QPs that were destroyed: taking them out at once would mean to look at
+    /// all the others each time.
     entries: VecDeque<Entry>,
+    /// Those of them that can be polled.
+    live: usize,
     capacity: u32,
     armed: Option<Armed>,
 }
@@ -89,16 +93,40 @@ struct Entry {
     queue: Queue,
     retires: u32,
     qp: Arc<QpShared>,
+    /// The QP's lives before this one; `None` for a completion that stays when the QP goes: that of an XRC SRQ.
+    life: Option<u32>,
     /// The SRQ that has room again then.
     srq: Option<Arc<SrqShared>>,
 }
 
 impl Entry {
-    /// It was polled, or is forgotten: there is room in its work queue again.
+    /// Whether its QP has not been reset or destroyed since.
+    fn is_live(&self) -> bool {
+        self.life.is_none_or(|life| life == self.qp.life())
+    }
+
+    /// It was polled: there is room in its work queue again.
     fn retire(&self) {
+        if self.life.is_some() {
+            self.qp.count_completion(self.queue, false);
+        }
         match &self.srq {
             None => self.qp.retire(self.queue, self.retires),
             Some(srq) => srq.retire(self.retires),
+        }
+    }
+}
+
+impl CqQueue {
+    /// Takes out the next completion that can be polled.
+    fn pop(&mut self) -> Option<Entry> {
+        // Each round takes one out.
+        loop {
+            let entry = self.entries.pop_front()?;
+            if entry.is_live() {
+                self.live -= 1;
+                return Some(entry);
+            }
         }
     }
 }
@@ -133,18 +161,24 @@ impl CqShared {
         if self.overrun.load(Ordering::Relaxed) {
             return Delivered::Lost;
         }
-        if queue.entries.len() >= queue.capacity as usize {
+        if queue.live >= queue.capacity as usize {
             self.overrun.store(true, Ordering::Relaxed);
             return Delivered::Overrun;
+        }
+        let life = srq.as_ref().is_none_or(|srq| !srq.is_xrc()).then(|| qp.life());
+        if life.is_some() {
+            qp.count_completion(completion.queue, true);
         }
         queue.entries.push_back(Entry {
             wc: completion.wc,
             queue: completion.queue,
             retires: completion.retires,
             qp,
+            life,
             srq,
         });
-        self.waiting.store(queue.entries.len(), Ordering::Release);
+        queue.live += 1;
+        self.waiting.store(queue.live, Ordering::Release);
         let fires = match queue.armed {
             None => false,
             Some(Armed::Any) => true,
@@ -190,17 +224,16 @@ impl CqShared {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Removes the completions of a QP that is destroyed, as a card does.
-    pub(crate) fn forget_qp(&self, qp: &Arc<QpShared>) {
+    /// Removes the completions of a QP that is destroyed, as a card does: `take_count` says how many there are, under
+    /// the lock. The QP's life has ended before, so they are not live any more.
+    pub(crate) fn forget(&self, take_count: impl FnOnce() -> usize) {
         let mut queue = self.queue.lock();
-        queue.entries.retain(|entry| {
-            let stays = !Arc::ptr_eq(&entry.qp, qp);
-            if !stays && entry.srq.is_some() {
-                entry.retire();
-            }
-            stays
-        });
-        self.waiting.store(queue.entries.len(), Ordering::Release);
+        queue.live -= take_count();
+        self.waiting.store(queue.live, Ordering::Release);
+        // Each look at all of them takes out more than half, so that all looks together cost no more than all entries.
+        if queue.entries.len() > 2 * queue.live + SPARE_ENTRIES {
+            queue.entries.retain(Entry::is_live);
+        }
     }
 
     /// Takes up to `max` completions.
@@ -208,7 +241,7 @@ impl CqShared {
         let mut queue = self.queue.lock();
         let mut taken = 0;
         while taken < max {
-            let Some(entry) = queue.entries.pop_front() else { break };
+            let Some(entry) = queue.pop() else { break };
             entry.retire();
             sink(&entry.wc);
             taken += 1;
@@ -216,7 +249,7 @@ impl CqShared {
         if queue.entries.is_empty() && queue.entries.capacity() > SPARE_ENTRIES {
             queue.entries.shrink_to(SPARE_ENTRIES);
         }
-        self.waiting.store(queue.entries.len(), Ordering::Release);
+        self.waiting.store(queue.live, Ordering::Release);
         taken
     }
 }
@@ -246,7 +279,7 @@ impl Cq {
             cookie,
             channel,
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(CqQueue { entries: VecDeque::new(), capacity: cqe, armed: None }),
+            queue: Mutex::new(CqQueue { entries: VecDeque::new(), live: 0, capacity: cqe, armed: None }),
             events: Acks::default(),
             async_events: Acks::default(),
             overrun: AtomicBool::new(false),
@@ -331,7 +364,7 @@ impl Cq {
             return Err(Error::OutOfRange { what: "cqe", asked: u64::from(cqe), limit: u64::from(MAX_CQE) });
         }
         let mut queue = self.shared.queue.lock();
-        let held = queue.entries.len() as u32;
+        let held = queue.live as u32;
         if cqe < held {
             return Err(Error::CqTooSmall { asked: cqe, held });
         }
@@ -372,6 +405,10 @@ impl Cq {
 impl Drop for Cq {
     fn drop(&mut self) {
         self.context.engine.remove_cq(self.shared.id);
+        if !self.context.is_dead() {
+            // What is left of QPs that were destroyed names them, and they name the CQ.
+            drop(std::mem::take(&mut self.shared.queue.lock().entries));
+        }
         if let Some(channel) = &self.shared.channel {
             channel.cqs.fetch_sub(1, Ordering::AcqRel);
         }

@@ -128,7 +128,7 @@ impl Inner {
             qp.set_state(reached);
             if reached == QpState::Reset {
                 inner.deliver(state, now);
-                qp.forget_work();
+                qp.forget_work(srq_of(state, qp));
             }
             Ok(())
         })
@@ -150,7 +150,7 @@ impl Inner {
                     tracing::error!(%error, "destroying a QP");
                 }
                 state.objects.qps.remove(&qp.qpn());
-                qp.forget_work();
+                qp.forget_work(srq_of(state, qp));
                 qp.release_cqs();
             }
         });
@@ -174,6 +174,11 @@ impl Inner {
         self.answer_late_bells();
         result
     }
+}
+
+/// The SRQ that a QP was made with.
+fn srq_of<'a>(state: &'a State, qp: &QpShared) -> Option<&'a SrqShared> {
+    state.objects.srq(qp.init().srq?).map(|srq| &**srq)
 }
 
 /// The CQ of a QP's side that completes nothing.

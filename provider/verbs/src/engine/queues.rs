@@ -1,6 +1,7 @@
 //! The part of a QP that application threads and the engine share: work requests on their way to the engine,
 //! and how much room its work queues have.
 
+use super::SrqShared;
 use crate::cq::CqShared;
 use crate::error::PostCause;
 use crate::events::{AsyncEventKind, Listener};
@@ -10,17 +11,21 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 /// A QP, as application threads and the engine share it.
 #[derive(Debug)]
 pub(crate) struct QpShared {
     qpn: Qpn,
     init: QpInit,
-    /// Send CQ and receive CQ, as far as its type has them.
+    /// Send CQ and receive CQ; none where its type has none.
     cqs: Cqs,
     send: WorkQueue<SendWr>,
     recv: WorkQueue<RecvWr>,
+    /// Times that its queues were emptied without a completion: completions of an earlier life are nobody's.
+    life: AtomicU32,
+    /// Completions of this life in its CQs, of the send queue and of receives. Changed under the CQ's lock.
+    waiting: [AtomicUsize; 2],
     /// Whether the engine has been told that something was posted.
     rung: AtomicBool,
     state: AtomicU8,
@@ -28,7 +33,7 @@ pub(crate) struct QpShared {
     listeners: Mutex<SmallVec<[Arc<Listener>; 1]>>,
 }
 
-/// The CQs of a QP.
+/// The CQs of a QP: for sends and for receives, or none.
 pub(crate) type Cqs = SmallVec<[Arc<CqShared>; 2]>;
 
 /// A work request on its way to the engine.
@@ -115,6 +120,8 @@ impl QpShared {
             cqs,
             send: WorkQueue::default(),
             recv: WorkQueue::default(),
+            life: AtomicU32::new(0),
+            waiting: Default::default(),
             rung: AtomicBool::new(false),
             state: AtomicU8::new(QpState::Reset as u8),
             listeners: Mutex::new(SmallVec::from_iter([listener])),
@@ -199,10 +206,33 @@ impl QpShared {
         }
     }
 
-    /// Empties its queues without a completion, in the work queues and in the CQs (transport.md S-5).
-    pub(crate) fn forget_work(self: &Arc<Self>) {
-        for cq in &self.cqs {
-            cq.forget_qp(self);
+    /// How often it was emptied.
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Ordering::Acquire)
+    }
+
+    /// A completion of one of its queues goes into a CQ, or is polled. The caller holds the CQ's lock.
+    pub(crate) fn count_completion(&self, queue: Queue, comes: bool) {
+        let waiting = &self.waiting[usize::from(queue != Queue::Send)];
+        if comes {
+            waiting.fetch_add(1, Ordering::Relaxed);
+        } else {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Empties its queues without a completion, in the work queues and in the CQs (transport.md S-5). In the SRQ, if it
+    /// has one, there is room again.
+    pub(crate) fn forget_work(&self, srq: Option<&SrqShared>) {
+        self.life.fetch_add(1, Ordering::AcqRel);
+        for (side, cq) in self.cqs.iter().enumerate() {
+            cq.forget(|| {
+                let count = self.waiting[side].swap(0, Ordering::Relaxed);
+                if let (1, Some(srq)) = (side, srq) {
+                    srq.retire(count as u32);
+                }
+                count
+            });
         }
         self.send.clear();
         self.recv.clear();

@@ -49,6 +49,11 @@ impl SrqShared {
         self.queue.retire(count);
     }
 
+    /// Whether it has a CQ of its own.
+    pub(crate) fn is_xrc(&self) -> bool {
+        self.cq.is_some()
+    }
+
     pub(crate) fn max_wr(&self) -> u32 {
         self.max_wr.load(Ordering::Acquire)
     }

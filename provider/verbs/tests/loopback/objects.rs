@@ -1,8 +1,8 @@
 //! Objects: limits, lifetimes, events.
 
 use crate::end::{ALL, End, Plan, loopback, pair};
-use ferroce::core::{SendOp, WcStatus};
-use ferroce::{AsyncEventKind, ErrorKind, PostCause};
+use ferroce::core::{QpAttr, QpAttrMask, QpState, QpType, RecvWr, SendOp, WcStatus};
+use ferroce::{AsyncEventKind, Cq, ErrorKind, PostCause, Qp, QpSpec};
 
 #[test]
 fn a_full_send_queue_has_room_again_when_completions_are_polled() {
@@ -115,4 +115,76 @@ fn keys_do_not_run_out_and_stale_ones_fail() {
     let rkey = stale.expect("at least one");
     a.send(2, SendOp::Write { va: addr, rkey }, a.sge(0, 8)).expect("posted");
     assert_eq!(a.wait().status, WcStatus::RemAccessErr);
+}
+
+/// A CQ that is full, and QPs that complete into it, each with its receives flushed, by turns.
+fn flushed(qps: usize, each: u32) -> (End, Cq, Vec<Qp>) {
+    let plan = Plan::default();
+    let end = End::new(&loopback().open().expect("the loopback device opens"), plan);
+    let cq = end.context.create_cq(qps as u32 * each, 0, None, 0).expect("a CQ");
+    let spec = QpSpec {
+        qp_type: QpType::Rc,
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+        caps: plan.caps,
+        sq_sig_all: false,
+        block_self_mcast: false,
+        cookie: 0,
+    };
+    let qps: Vec<Qp> = (0..qps).map(|_| end.pd.create_qp(&spec).expect("a QP")).collect();
+    for qp in &qps {
+        to(qp, QpState::Init);
+        to(qp, QpState::Err);
+    }
+    for round in 0..each {
+        for (number, qp) in qps.iter().enumerate() {
+            flush(qp, number as u64 * 1000 + u64::from(round));
+        }
+    }
+    (end, cq, qps)
+}
+
+fn to(qp: &Qp, qp_state: QpState) {
+    let mask = match qp_state {
+        QpState::Init => QpAttrMask::PKEY_INDEX | QpAttrMask::PORT | QpAttrMask::ACCESS_FLAGS,
+        _ => QpAttrMask::empty(),
+    };
+    qp.modify(&QpAttr { qp_state, ..QpAttr::default() }, None, mask | QpAttrMask::STATE).expect("it goes");
+}
+
+/// Posts a receive to a QP in ERR.
+fn flush(qp: &Qp, wr_id: u64) {
+    qp.post_recv([RecvWr { wr_id, sges: Default::default() }]).expect("there is room");
+}
+
+#[test]
+fn completions_of_a_qp_that_goes_are_gone_and_the_others_stay_in_order() {
+    let (_end, cq, mut qps) = flushed(3, 16);
+    let first: Vec<u64> = cq.poll(4).expect("no overrun").iter().map(|wc| wc.wr_id).collect();
+    assert_eq!(first, [0, 1000, 2000, 1]);
+    drop(qps.remove(1));
+    // There is room for what is gone.
+    cq.resize(29).expect("what it holds");
+    assert_eq!(cq.resize(28).expect_err("less than it holds").kind(), ErrorKind::Invalid);
+    to(&qps[0], QpState::Reset);
+    cq.resize(15).expect("what it holds");
+    to(&qps[0], QpState::Init);
+    to(&qps[0], QpState::Err);
+    cq.resize(31).expect("room for 16 more");
+    (0..16).for_each(|wr_id| flush(&qps[0], wr_id));
+    let left: Vec<u64> = cq.poll(100).expect("no overrun").iter().map(|wc| wc.wr_id).collect();
+    let expected: Vec<u64> = (2001..2016).chain(0..16).collect();
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn a_cq_goes_with_completions_of_many_qps_that_went_before() {
+    let (_end, cq, mut qps) = flushed(600, 16);
+    let last = qps.pop().expect("there are some");
+    drop(qps);
+    let left: Vec<u64> = cq.poll(10_000).expect("no overrun").iter().map(|wc| wc.wr_id).collect();
+    assert_eq!(left, (599_000..599_016).collect::<Vec<u64>>());
+    drop(last);
+    cq.close().expect("nobody uses it");
 }

@@ -250,6 +250,28 @@ fn an_srq_serves_several_qps_and_has_room_again_when_completions_are_polled() {
     srq.close().expect("closes");
 }
 
+#[test]
+fn an_srq_has_room_again_when_completions_go_with_their_qp() {
+    let (a, b) = (end(), end());
+    let srq = srq(&b, 4);
+    let make = |end: &End, srq| end.pd.create_qp(&QpSpec { srq, ..spec(end, QpType::Rc) }).expect("a QP");
+    let (from, to) = (make(&a, None), make(&b, Some(&srq)));
+    connect(&a, &from, to.qpn());
+    connect(&b, &to, from.qpn());
+    for wr_id in 0..4 {
+        srq.post_recv([recv_wr(wr_id, b.sge(0, 64))]).expect("posted");
+    }
+    for wr_id in 0..3 {
+        from.post_send([send_wr(wr_id, SendOp::Send, a.sge(0, 8), Remote::Peer)]).expect("posted");
+        a.wait_success();
+    }
+    assert_eq!(b.wait_success().wr_id, 0);
+    drop(to);
+    (0..3).for_each(|wr_id| srq.post_recv([recv_wr(wr_id, b.sge(0, 64))]).expect("room again"));
+    srq.post_recv([recv_wr(3, b.sge(0, 64))]).expect_err("one is left from before");
+    assert_eq!(b.cq.poll(10).expect("no overrun").len(), 0);
+}
+
 /// Handed case D13.
 #[test]
 fn an_srq_is_as_large_as_it_says() {
