@@ -8,12 +8,14 @@ mod flush;
 mod inline;
 mod objects;
 mod operations;
+mod srq;
 mod states;
 mod status;
 mod transfer;
 mod underway;
 mod windows;
 mod wire;
+mod xrc;
 
 use crate::case::Case;
 use crate::pattern::is_meant;
@@ -34,6 +36,8 @@ pub fn all() -> Vec<Case> {
     datagrams::add(&mut cases);
     underway::add(&mut cases);
     windows::add(&mut cases);
+    srq::add(&mut cases);
+    xrc::add(&mut cases);
     wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));

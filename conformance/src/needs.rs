@@ -35,6 +35,8 @@ needs! {
     VerbsLibrary, "verbs-library", "The rules that a verbs library keeps: work queues' sizes and states, objects in use.";
     Uc, "uc", "UC QPs.";
     Ud, "ud", "UD QPs.";
+    Srq, "srq", "Shared receive queues.";
+    Xrc, "xrc", "XRC domains, their QPs and SRQs.";
     Multicast, "multicast", "Multicast groups.";
     MulticastIpv6, "multicast-ipv6", "Multicast groups over IPv6.";
 }

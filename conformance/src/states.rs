@@ -3,7 +3,7 @@
 //! implementation what is right.
 
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-use QpType::{Rc, Uc, Ud};
+use QpType::{Rc, Uc, Ud, XrcIni, XrcTgt};
 use ferroce_core::{QpAttrMask, QpState, QpType};
 
 /// A transition of QPs of some types.
@@ -44,8 +44,8 @@ pub fn each(mask: QpAttrMask) -> impl Iterator<Item = QpAttrMask> {
     mask.iter()
 }
 
-const ALL: &[QpType] = &[Rc, Uc, Ud];
-const CONNECTED: &[QpType] = &[Rc, Uc];
+const ALL: &[QpType] = &[Rc, Uc, Ud, XrcIni, XrcTgt];
+const CONNECTED: &[QpType] = &[Rc, Uc, XrcIni, XrcTgt];
 const NONE: QpAttrMask = QpAttrMask::empty();
 
 /// A set written as the man page writes it.
@@ -72,8 +72,8 @@ const TRANSITIONS: &[Transition] = &[
     row!(&[Ud], Init to Init, needs [], takes [PKEY_INDEX PORT QKEY]),
     row!(CONNECTED, Init to Init, needs [], takes [PKEY_INDEX PORT ACCESS_FLAGS]),
     row!(&[Ud], Init to Rtr, needs [], takes [PKEY_INDEX QKEY]),
-    row!(&[Uc], Init to Rtr, needs [AV PATH_MTU DEST_QPN RQ_PSN], takes [ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
-    row!(&[Rc], Init to Rtr,
+    row!(&[Uc, XrcIni], Init to Rtr, needs [AV PATH_MTU DEST_QPN RQ_PSN], takes [ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
+    row!(&[Rc, XrcTgt], Init to Rtr,
         needs [AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER],
         takes [ALT_PATH ACCESS_FLAGS PKEY_INDEX]),
     row!(&[Ud], Rtr to Rts, needs [SQ_PSN], takes [CUR_STATE QKEY]),
@@ -81,17 +81,27 @@ const TRANSITIONS: &[Transition] = &[
     row!(&[Rc], Rtr to Rts,
         needs [SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC],
         takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE MIN_RNR_TIMER]),
+    row!(&[XrcIni], Rtr to Rts,
+        needs [SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC],
+        takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]),
+    row!(&[XrcTgt], Rtr to Rts,
+        needs [SQ_PSN TIMEOUT],
+        takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE MIN_RNR_TIMER]),
     row!(&[Ud], Rts to Rts, needs [], takes [CUR_STATE QKEY]),
-    row!(&[Uc], Rts to Rts, needs [], takes [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]),
-    row!(&[Rc], Rts to Rts, needs [], takes [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]),
+    row!(&[Uc, XrcIni], Rts to Rts, needs [], takes [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE]),
+    row!(&[Rc, XrcTgt], Rts to Rts, needs [], takes [CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER]),
     row!(ALL, Rts to Sqd, needs [], takes [EN_SQD_ASYNC_NOTIFY]),
     row!(&[Ud], Sqd to Sqd, needs [], takes [PKEY_INDEX QKEY]),
     row!(&[Uc], Sqd to Sqd, needs [], takes [AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE]),
     row!(&[Rc], Sqd to Sqd, needs [], takes [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC
         MAX_DEST_RD_ATOMIC ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE]),
+    row!(&[XrcIni], Sqd to Sqd, needs [], takes [PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC
+        ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE]),
+    row!(&[XrcTgt], Sqd to Sqd, needs [], takes [PORT AV TIMEOUT MAX_DEST_RD_ATOMIC
+        ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE]),
     row!(&[Ud], Sqd to Rts, needs [], takes [CUR_STATE QKEY]),
-    row!(&[Uc], Sqd to Rts, needs [], takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]),
-    row!(&[Rc], Sqd to Rts, needs [], takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE MIN_RNR_TIMER]),
+    row!(&[Uc, XrcIni], Sqd to Rts, needs [], takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE]),
+    row!(&[Rc, XrcTgt], Sqd to Rts, needs [], takes [CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE MIN_RNR_TIMER]),
     row!(&[Ud], Sqe to Rts, needs [], takes [CUR_STATE QKEY]),
     row!(&[Uc], Sqe to Rts, needs [], takes [CUR_STATE ACCESS_FLAGS]),
 ];

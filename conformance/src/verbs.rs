@@ -4,7 +4,7 @@
 //! its objects by is its own affair.
 
 use ferroce_core::{
-    AccessFlags, MwBind, MwType, QpAttr, QpAttrMask, QpCaps, QpType, RecvWr, SendFlags, SendOp, Sge, Wc,
+    AccessFlags, MwBind, MwType, QpAttr, QpAttrMask, QpCaps, QpType, RecvWr, SendFlags, SendOp, Sge, Srqn, Wc,
 };
 use ferroce_wire::Qpn;
 use smallvec::SmallVec;
@@ -42,6 +42,10 @@ handles! {
     Qp;
     /// An address handle.
     Ah;
+    /// A shared receive queue.
+    Srq;
+    /// An XRC domain.
+    Xrcd;
 }
 
 /// A memory region and its keys.
@@ -90,10 +94,32 @@ pub struct QpSpec {
     pub send_cq: Cq,
     /// Where receive completions go.
     pub recv_cq: Cq,
+    /// Where receive work requests come from, instead of a receive queue of its own.
+    pub srq: Option<Srq>,
     /// Sizes of the work queues.
     pub caps: QpCaps,
     /// Whether every send WR makes a completion.
     pub sq_sig_all: bool,
+}
+
+/// What an SRQ is made with (`ibv_create_srq_ex(3)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqSpec {
+    /// Work requests it holds at most.
+    pub max_wr: u32,
+    /// Elements of a work request's list.
+    pub max_sge: u32,
+    /// What makes it an XRC SRQ: its domain, and where its work requests complete.
+    pub xrc: Option<(Xrcd, Cq)>,
+}
+
+/// What an SRQ is (`ibv_query_srq(3)`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are ibv_query_srq(3)'s own")]
+pub struct SrqAttr {
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
 }
 
 /// A send work request (`ibv_post_send(3)`).
@@ -107,8 +133,8 @@ pub struct SendWr {
     pub flags: SendFlags,
     /// The local side's data.
     pub data: Data,
-    /// Whom it is for, on a UD QP.
-    pub to: Option<Datagram>,
+    /// Whom it is for.
+    pub to: To,
 }
 
 /// What a send work request sends, or where an answer goes.
@@ -118,6 +144,17 @@ pub enum Data {
     Sges(SmallVec<[Sge; 2]>),
     /// Bytes that are copied when they are posted.
     Inline(Vec<u8>),
+}
+
+/// Whom a send work request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// The QP's peer.
+    Peer,
+    /// Anybody, on a UD QP.
+    Datagram(Datagram),
+    /// An SRQ behind the QP's peer, on an XRC initiator.
+    Srq(Srqn),
 }
 
 /// Whom a datagram is for.
@@ -138,6 +175,7 @@ pub struct DeviceLimits {
     pub max_qp_wr: u32,
     pub max_sge: u32,
     pub max_cqe: u32,
+    pub max_srq_wr: u32,
     pub max_qp_rd_atom: u8,
     pub max_msg_sz: u32,
 }
@@ -147,7 +185,7 @@ pub struct DeviceLimits {
 pub struct AsyncEvent {
     /// What happened.
     pub kind: AsyncEventKind,
-    /// The number of the QP or CQ that it is about.
+    /// The number of the QP, CQ or SRQ that it is about.
     pub number: usize,
 }
 
@@ -244,6 +282,8 @@ pub trait Verbs {
     fn take_cq_event(&mut self, cq: Cq) -> bool;
 
     fn create_qp(&mut self, pd: Pd, spec: &QpSpec) -> Result<Qp, Refused>;
+    /// An XRC target, which belongs to a domain and to no PD (`ibv_create_qp_ex(3)`).
+    fn create_xrc_target(&mut self, xrcd: Xrcd) -> Result<Qp, Refused>;
     /// `attr.av` is not looked at: where `mask` has AV, it is `ah`.
     fn modify_qp(
         &mut self,
@@ -257,6 +297,17 @@ pub trait Verbs {
     fn qpn(&mut self, qp: Qp) -> Qpn;
     fn post_send(&mut self, qp: Qp, wrs: Vec<SendWr>) -> Result<(), PostRefused>;
     fn post_recv(&mut self, qp: Qp, wrs: Vec<RecvWr>) -> Result<(), PostRefused>;
+
+    fn create_srq(&mut self, pd: Pd, spec: &SrqSpec) -> Result<Srq, Refused>;
+    /// The number that requests to XRC targets name.
+    fn srqn(&mut self, srq: Srq) -> Srqn;
+    fn query_srq(&mut self, srq: Srq) -> Result<SrqAttr, Refused>;
+    fn modify_srq(&mut self, srq: Srq, max_wr: Option<u32>, srq_limit: Option<u32>) -> Result<(), Refused>;
+    fn destroy_srq(&mut self, srq: Srq) -> Result<(), Refused>;
+    fn post_srq_recv(&mut self, srq: Srq, wrs: Vec<RecvWr>) -> Result<(), PostRefused>;
+    /// A domain without a file.
+    fn open_xrcd(&mut self, at: Endpoint) -> Result<Xrcd, Refused>;
+    fn close_xrcd(&mut self, xrcd: Xrcd) -> Result<(), Refused>;
 
     fn create_ah(&mut self, pd: Pd, attr: &AhAttr) -> Result<Ah, Refused>;
     fn attach_mcast(&mut self, qp: Qp, group: Gid) -> Result<(), Refused>;

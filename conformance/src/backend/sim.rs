@@ -11,9 +11,9 @@ use crate::fabric::{
     Backend, Fabric, FabricSpec, IpVersion, OpenError, RawPacket, RawReceived, Traced, Unable,
 };
 use crate::needs::Need;
-use crate::verbs::{AsyncEvent, AsyncEventKind, Endpoint};
+use crate::verbs::{AsyncEvent, AsyncEventKind, Endpoint, SrqSpec};
 use cq::SimCq;
-use ferroce_core::{AddressVector, AsyncEvent as CoreEvent, CqId, Event, PdId, RegionKeys};
+use ferroce_core::{AddressVector, AsyncEvent as CoreEvent, CqId, Event, PdId, RegionKeys, Srqn};
 use ferroce_emulator::rules::{Script, ScriptRule, Seen};
 use ferroce_emulator::{Fabric as Network, FabricConfig, HostId, SwitchConfig};
 use ferroce_wire::Qpn;
@@ -53,6 +53,8 @@ struct SimHost {
     mws: Vec<u32>,
     cqs: Vec<Option<SimCq>>,
     qps: Vec<Option<Qpn>>,
+    srqs: Vec<Option<(Srqn, SrqSpec)>>,
+    xrcds: usize,
     ahs: Vec<(PdId, AddressVector)>,
     events: VecDeque<AsyncEvent>,
 }
@@ -113,10 +115,16 @@ impl SimFabric {
         while let Some(event) = self.network.network.poll_event(host) {
             let Event::Async(event) = event else { continue };
             let kind = kind_of(&event);
-            let qpn = event.qpn();
-            let number = self.hosts[at.0].qps.iter().position(|own| own.is_some() && *own == qpn);
+            let host = &mut self.hosts[at.0];
+            let number = match (event.qpn(), event.srqn()) {
+                (Some(qpn), _) => host.qps.iter().position(|own| *own == Some(qpn)),
+                (_, Some(srqn)) => {
+                    host.srqs.iter().position(|own| own.is_some_and(|(number, _)| number == srqn))
+                }
+                (None, None) => None,
+            };
             if let Some(number) = number {
-                self.hosts[at.0].events.push_back(AsyncEvent { kind, number });
+                host.events.push_back(AsyncEvent { kind, number });
             }
         }
     }

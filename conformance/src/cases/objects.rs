@@ -176,7 +176,7 @@ fn too_large(lab: &mut Lab, change: Enlarge) -> Outcome {
     let cq = lab.fabric.create_cq(A, 16)?;
     let mut caps = Plan::rc().caps;
     change(&mut caps, limits.max_qp_wr, limits.max_sge);
-    let spec = QpSpec { qp_type: QpType::Rc, send_cq: cq, recv_cq: cq, caps, sq_sig_all: false };
+    let spec = QpSpec { qp_type: QpType::Rc, send_cq: cq, recv_cq: cq, srq: None, caps, sq_sig_all: false };
     let refused = lab.fabric.create_qp(pd, &spec).err().ok_or_else(|| Failure::new("the QP was made"))?;
     equal("errno", refused.errno, Errno::EINVAL)?;
     // Nothing of it is left.

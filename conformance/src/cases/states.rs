@@ -9,10 +9,10 @@ use ferroce_core::{QpAttr, QpAttrMask, QpState, QpType};
 
 /// Adds the cases.
 pub(super) fn add(cases: &mut Vec<Case>) {
-    for qp_type in [QpType::Rc, QpType::Uc, QpType::Ud] {
+    for qp_type in [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcIni, QpType::XrcTgt] {
         for from in STATES {
             // A reliable QP is never in SQE.
-            if from == QpState::Sqe && qp_type == QpType::Rc {
+            if from == QpState::Sqe && !matches!(qp_type, QpType::Uc | QpType::Ud) {
                 continue;
             }
             for to in STATES {
@@ -27,7 +27,8 @@ fn needs(qp_type: QpType) -> Option<Need> {
     match qp_type {
         QpType::Uc => Some(Need::Uc),
         QpType::Ud => Some(Need::Ud),
-        _ => None,
+        QpType::XrcIni | QpType::XrcTgt => Some(Need::Xrc),
+        QpType::Rc => None,
     }
 }
 

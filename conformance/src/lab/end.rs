@@ -3,8 +3,8 @@
 use super::{A, B, Buffer, Lab, Plan, Wr, recv};
 use crate::case::{Failure, Outcome, Within};
 use crate::states::way_to_rts;
-use crate::verbs::{AhAttr, Cq, Endpoint, Pd, Qp, QpSpec};
-use ferroce_core::{QpAttr, QpAttrMask, QpState, Sge};
+use crate::verbs::{AhAttr, Cq, Endpoint, Pd, Qp, QpSpec, Srq, SrqSpec, Xrcd};
+use ferroce_core::{QpAttr, QpAttrMask, QpState, QpType, Sge};
 use ferroce_wire::{Psn, Qpn};
 
 /// A QP and what belongs to it.
@@ -18,6 +18,8 @@ pub struct End {
     pub send_cq: Cq,
     /// Where its receive completions go.
     pub recv_cq: Cq,
+    /// Where its receives come from, if it has no receive queue.
+    pub srq: Option<Srq>,
     /// The QP.
     pub qp: Qp,
     /// Its number.
@@ -65,7 +67,41 @@ impl Lab {
         let pd = self.fabric.alloc_pd(at)?;
         let buffer = self.planned_buffer(pd, plan)?;
         let (send_cq, recv_cq) = (self.fabric.create_cq(at, plan.cqe)?, self.fabric.create_cq(at, plan.cqe)?);
-        self.end_with(pd, buffer, [send_cq, recv_cq], plan)
+        let cqs = [send_cq, recv_cq];
+        if plan.qp_type == QpType::XrcTgt {
+            let xrcd = self.fabric.open_xrcd(at)?;
+            let srq = self.srq(pd, plan, Some((xrcd, recv_cq)))?;
+            return self.target(xrcd, pd, buffer, cqs, srq);
+        }
+        let srq = if plan.on_srq { Some(self.srq(pd, plan, None)?) } else { None };
+        self.end_on(pd, buffer, cqs, srq, plan)
+    }
+
+    /// An SRQ, or an XRC SRQ in a domain that completes to a CQ.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub fn srq(&mut self, pd: Pd, plan: &Plan, xrc: Option<(Xrcd, Cq)>) -> Result<Srq, Failure> {
+        let spec = SrqSpec { max_wr: plan.caps.max_recv_wr, max_sge: plan.caps.max_recv_sge, xrc };
+        self.fabric.create_srq(pd, &spec).within("create_srq")
+    }
+
+    /// An XRC target in a domain, which receives for `srq` among others.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub fn target(
+        &mut self,
+        xrcd: Xrcd,
+        pd: Pd,
+        buffer: Buffer,
+        cqs: [Cq; 2],
+        srq: Srq,
+    ) -> Result<End, Failure> {
+        let [send_cq, recv_cq] = cqs;
+        let qp = self.fabric.create_xrc_target(xrcd).within("create_xrc_target")?;
+        let qpn = self.fabric.qpn(qp);
+        Ok(End { at: pd.at, pd, send_cq, recv_cq, srq: Some(srq), qp, qpn, buffer })
     }
 
     /// One more QP beside others, which shares what is given.
@@ -73,12 +109,27 @@ impl Lab {
     /// # Errors
     /// A call was refused.
     pub fn end_with(&mut self, pd: Pd, buffer: Buffer, cqs: [Cq; 2], plan: &Plan) -> Result<End, Failure> {
+        self.end_on(pd, buffer, cqs, None, plan)
+    }
+
+    /// The same on an SRQ.
+    ///
+    /// # Errors
+    /// A call was refused.
+    pub fn end_on(
+        &mut self,
+        pd: Pd,
+        buffer: Buffer,
+        cqs: [Cq; 2],
+        srq: Option<Srq>,
+        plan: &Plan,
+    ) -> Result<End, Failure> {
         let [send_cq, recv_cq] = cqs;
         let Plan { qp_type, caps, sq_sig_all, .. } = *plan;
-        let spec = QpSpec { qp_type, send_cq, recv_cq, caps, sq_sig_all };
+        let spec = QpSpec { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all };
         let qp = self.fabric.create_qp(pd, &spec).within("create_qp")?;
         let qpn = self.fabric.qpn(qp);
-        Ok(End { at: pd.at, pd, send_cq, recv_cq, qp, qpn, buffer })
+        Ok(End { at: pd.at, pd, send_cq, recv_cq, srq, qp, qpn, buffer })
     }
 
     /// Takes `end` from RESET to RTS with `other` as its peer.
@@ -156,7 +207,11 @@ impl Lab {
     /// # Errors
     /// It was refused.
     pub fn post_recv(&mut self, end: &End, wr_id: u64, sges: &[Sge]) -> Outcome {
-        self.fabric.post_recv(end.qp, vec![recv(wr_id, sges)]).within("post_recv")
+        let wrs = vec![recv(wr_id, sges)];
+        match end.srq {
+            Some(srq) => self.fabric.post_srq_recv(srq, wrs).within("post_srq_recv"),
+            None => self.fabric.post_recv(end.qp, wrs).within("post_recv"),
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Plan {
     pub qkey: u32,
     /// DSCP and ECN.
     pub traffic_class: u8,
+    /// Whether it receives from an SRQ, of as many work requests as its receive queue would have.
+    pub on_srq: bool,
 }
 
 /// Everything that a peer can do.
@@ -79,6 +81,7 @@ impl Plan {
             max_dest_rd_atomic: 4,
             qkey: 0x1111_1111,
             traffic_class: 0,
+            on_srq: false,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Work requests in few words.
 
 use super::Buffer;
-use crate::verbs::{Ah, Data, Datagram, SendWr};
-use ferroce_core::{RecvWr, SendFlags, SendOp, Sge};
+use crate::verbs::{Ah, Data, Datagram, SendWr, To};
+use ferroce_core::{RecvWr, SendFlags, SendOp, Sge, Srqn};
 use ferroce_wire::Qpn;
 
 /// A send work request under way: signaled, and with nothing to send until it is told.
@@ -13,7 +13,7 @@ impl Wr {
     /// A signaled work request.
     pub fn new(wr_id: u64, op: SendOp) -> Wr {
         let data = Data::Sges(Default::default());
-        Wr(SendWr { wr_id, op, flags: SendFlags::SIGNALED, data, to: None })
+        Wr(SendWr { wr_id, op, flags: SendFlags::SIGNALED, data, to: To::Peer })
     }
 
     /// SEND.
@@ -76,7 +76,14 @@ impl Wr {
     /// As a datagram.
     #[must_use]
     pub fn to(mut self, ah: Ah, qpn: Qpn, qkey: u32) -> Wr {
-        self.0.to = Some(Datagram { ah, qpn, qkey });
+        self.0.to = To::Datagram(Datagram { ah, qpn, qkey });
+        self
+    }
+
+    /// For an SRQ behind the peer.
+    #[must_use]
+    pub fn to_srq(mut self, srqn: Srqn) -> Wr {
+        self.0.to = To::Srq(srqn);
         self
     }
 }

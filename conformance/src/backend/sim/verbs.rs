@@ -4,11 +4,12 @@ use super::SimFabric;
 use super::cq::{Armed, SimCq};
 use crate::verbs::{
     Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Errno, Gid, Mr, MrSpec,
-    Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
+    Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
 };
 use ferroce_core::{
     AddressVector, CqId, DeregisterError, MwBind, MwType, Path, PathMtu, Payload, PdId, Profile, QpAttr,
-    QpAttrMask, QpInit, QpState, RecvWr, RegionSpec, Remote, SendFlags, SendOp, SendWr as CoreSendWr, Wc,
+    QpAttrMask, QpInit, QpState, QpType, RecvWr, RegionSpec, Remote, SendFlags, SendOp, SendWr as CoreSendWr,
+    SrqInit, Srqn, Wc, XrcSrq, XrcdId,
 };
 use ferroce_wire::Qpn;
 use std::fmt::Display;
@@ -65,8 +66,17 @@ impl SimFabric {
         }))
     }
 
-    fn remote(&self, to: Option<Datagram>) -> Result<Remote, Refused> {
-        let Some(Datagram { ah, qpn, qkey }) = to else { return Ok(Remote::Peer) };
+    fn srq_of(&self, srq: Srq) -> Result<(Srqn, SrqSpec), Refused> {
+        let found = self.hosts[srq.at.0].srqs.get(srq.number).copied().flatten();
+        found.ok_or_else(|| invalid(format_args!("there is no SRQ {}", srq.number)))
+    }
+
+    fn remote(&self, to: To) -> Result<Remote, Refused> {
+        let Datagram { ah, qpn, qkey } = match to {
+            To::Peer => return Ok(Remote::Peer),
+            To::Srq(srqn) => return Ok(Remote::Srq(srqn)),
+            To::Datagram(datagram) => datagram,
+        };
         let found = self.hosts[ah.at.0].ahs.get(ah.number);
         let (pd, av) =
             found.ok_or_else(|| invalid(format_args!("there is no address handle {}", ah.number)))?;
@@ -91,6 +101,7 @@ impl Verbs for SimFabric {
             max_qp_wr: MAX_WR,
             max_sge: MAX_SGE,
             max_cqe: u32::MAX,
+            max_srq_wr: MAX_WR,
             max_qp_rd_atom: profile.max_rd_atomic,
             max_msg_sz: profile.max_message,
         }
@@ -174,7 +185,10 @@ impl Verbs for SimFabric {
         let before = self.hosts[mw.at.0].mws[mw.number];
         let rkey = before & !0xff | before.wrapping_add(1) & 0xff;
         let data = Data::Sges(Default::default());
-        self.post_send(qp, vec![SendWr { wr_id, op: SendOp::BindMw { rkey, bind }, flags, data, to: None }])?;
+        self.post_send(
+            qp,
+            vec![SendWr { wr_id, op: SendOp::BindMw { rkey, bind }, flags, data, to: To::Peer }],
+        )?;
         self.hosts[mw.at.0].mws[mw.number] = rkey;
         Ok(rkey)
     }
@@ -224,6 +238,7 @@ impl Verbs for SimFabric {
         let init = QpInit {
             caps: spec.caps,
             sq_sig_all: spec.sq_sig_all,
+            srq: spec.srq.map(|srq| self.srq_of(srq)).transpose()?.map(|(srqn, _)| srqn),
             ..QpInit::new(spec.qp_type, pd_id(pd), cqs[0], cqs[1], mtu)
         };
         let host = self.host(pd.at);
@@ -231,6 +246,21 @@ impl Verbs for SimFabric {
         let qps = &mut self.hosts[pd.at.0].qps;
         qps.push(Some(qpn));
         Ok(Qp { at: pd.at, number: qps.len() - 1 })
+    }
+
+    fn create_xrc_target(&mut self, xrcd: Xrcd) -> Result<Qp, Refused> {
+        let mtu = self.active_mtu(xrcd.at);
+        // It has neither a PD nor a CQ.
+        let none = CqId(u32::MAX);
+        let init = QpInit {
+            xrcd: Some(xrcd_id(xrcd)),
+            ..QpInit::new(QpType::XrcTgt, PdId(u32::MAX), none, none, mtu)
+        };
+        let host = self.host(xrcd.at);
+        let qpn = self.network.network.create_qp(host, init).map_err(invalid)?;
+        let qps = &mut self.hosts[xrcd.at.0].qps;
+        qps.push(Some(qpn));
+        Ok(Qp { at: xrcd.at, number: qps.len() - 1 })
     }
 
     fn modify_qp(
@@ -294,6 +324,65 @@ impl Verbs for SimFabric {
         Ok(())
     }
 
+    fn create_srq(&mut self, pd: Pd, spec: &SrqSpec) -> Result<Srq, Refused> {
+        let xrc = spec.xrc.map(|(xrcd, cq)| XrcSrq { xrcd: xrcd_id(xrcd), cq: CqId(cq.number as u32) });
+        let init = SrqInit { pd: pd_id(pd), xrc };
+        let host = self.host(pd.at);
+        let srqn = self.network.network.call(host, |device, _, _| device.create_srq(init));
+        let srqs = &mut self.hosts[pd.at.0].srqs;
+        srqs.push(Some((srqn.map_err(invalid)?, *spec)));
+        Ok(Srq { at: pd.at, number: srqs.len() - 1 })
+    }
+
+    fn srqn(&mut self, srq: Srq) -> Srqn {
+        self.srq_of(srq).expect("cases ask for SRQs that they made").0
+    }
+
+    fn query_srq(&mut self, srq: Srq) -> Result<SrqAttr, Refused> {
+        let (host, (srqn, spec)) = (self.host(srq.at), self.srq_of(srq)?);
+        let limit = self.network.network.call(host, |device, _, _| device.srq_limit(srqn));
+        let SrqSpec { max_wr, max_sge, .. } = spec;
+        Ok(SrqAttr { max_wr, max_sge, srq_limit: limit.map_err(invalid)? })
+    }
+
+    fn modify_srq(&mut self, srq: Srq, max_wr: Option<u32>, srq_limit: Option<u32>) -> Result<(), Refused> {
+        if max_wr.is_some() {
+            return Err(Refused { errno: Errno::EOPNOTSUPP, reason: "the core's SRQs have no size".into() });
+        }
+        let (host, (srqn, _)) = (self.host(srq.at), self.srq_of(srq)?);
+        let Some(limit) = srq_limit else { return Ok(()) };
+        self.network.network.call(host, |device, _, _| device.arm_srq(srqn, limit)).map_err(invalid)
+    }
+
+    fn destroy_srq(&mut self, srq: Srq) -> Result<(), Refused> {
+        let (host, (srqn, _)) = (self.host(srq.at), self.srq_of(srq)?);
+        let destroyed = self.network.network.call(host, |device, _, _| device.destroy_srq(srqn));
+        destroyed.map_err(|error| Refused { errno: Errno::EBUSY, reason: error.to_string() })?;
+        self.hosts[srq.at.0].srqs[srq.number] = None;
+        Ok(())
+    }
+
+    fn post_srq_recv(&mut self, srq: Srq, wrs: Vec<RecvWr>) -> Result<(), PostRefused> {
+        let host = self.host(srq.at);
+        for (index, wr) in wrs.into_iter().enumerate() {
+            let posted = self.srq_of(srq).and_then(|(srqn, _)| {
+                let posted = self.network.network.call(host, |device, _, _| device.post_srq_recv(srqn, wr));
+                posted.map_err(invalid)
+            });
+            posted.map_err(|refused| PostRefused { index, refused })?;
+        }
+        Ok(())
+    }
+
+    fn open_xrcd(&mut self, at: Endpoint) -> Result<Xrcd, Refused> {
+        self.hosts[at.0].xrcds += 1;
+        Ok(Xrcd { at, number: self.hosts[at.0].xrcds })
+    }
+
+    fn close_xrcd(&mut self, _: Xrcd) -> Result<(), Refused> {
+        Ok(())
+    }
+
     fn create_ah(&mut self, pd: Pd, attr: &AhAttr) -> Result<Ah, Refused> {
         let av = self.resolve(pd.at, attr)?;
         let av = av.ok_or_else(|| invalid("the address vector has no global route"))?;
@@ -316,6 +405,10 @@ impl Verbs for SimFabric {
         self.deliver_to(at);
         self.hosts[at.0].events.pop_front()
     }
+}
+
+fn xrcd_id(xrcd: Xrcd) -> XrcdId {
+    XrcdId(xrcd.number as u32)
 }
 
 fn pd_id(pd: Pd) -> PdId {

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::refuse::unknown;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Refused};
-use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Mw, Pd, Qp};
+use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Mw, Pd, Qp, Srq, Xrcd};
 use rustix::io::ioctl_fionbio;
 use std::os::fd::AsFd;
 
@@ -13,6 +13,8 @@ use std::os::fd::AsFd;
 #[derive(Debug)]
 pub(super) struct UdpEnd {
     pub(super) qps: Vec<Option<Qp>>,
+    pub(super) srqs: Vec<Option<Srq>>,
+    pub(super) xrcds: Vec<Option<Xrcd>>,
     pub(super) cqs: Vec<Option<EndCq>>,
     pub(super) mws: Vec<Option<Mw>>,
     pub(super) memory: Memory,
@@ -30,8 +32,9 @@ pub(super) struct EndCq {
     pub(super) channel: CompChannel,
 }
 
-/// What distinguishes the cookies of QPs from those of CQs.
+/// What distinguishes the cookies of QPs and SRQs from those of CQs.
 const QP_COOKIE: u64 = 1 << 32;
+const SRQ_COOKIE: u64 = 2 << 32;
 
 impl UdpEnd {
     pub(super) fn open(device: &Device) -> Result<UdpEnd, Error> {
@@ -40,6 +43,8 @@ impl UdpEnd {
         let idle = context.create_cq(1, u64::MAX, None, 0)?;
         Ok(UdpEnd {
             qps: Vec::new(),
+            srqs: Vec::new(),
+            xrcds: Vec::new(),
             cqs: Vec::new(),
             mws: Vec::new(),
             memory: Memory::default(),
@@ -70,6 +75,19 @@ impl UdpEnd {
         QP_COOKIE | self.qps.len() as u64
     }
 
+    /// What the next SRQ's events carry.
+    pub(super) fn next_srq_cookie(&self) -> u64 {
+        SRQ_COOKIE | self.srqs.len() as u64
+    }
+
+    pub(super) fn srq(&self, number: usize) -> Result<&Srq, Refused> {
+        self.srqs.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("SRQ"))
+    }
+
+    pub(super) fn xrcd(&self, number: usize) -> Result<&Xrcd, Refused> {
+        self.xrcds.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("XRC domain"))
+    }
+
     pub(super) fn pd(&self, number: usize) -> Result<&Pd, Refused> {
         self.pds.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("PD"))
     }
@@ -94,12 +112,15 @@ impl UdpEnd {
     pub(super) fn take_async_event(&self) -> Option<AsyncEvent> {
         // An error is EAGAIN: there is none.
         let record = self.context.next_async_event().ok()?;
-        let number = (record.element & !QP_COOKIE) as usize;
-        if record.kind == AsyncEventKind::CqErr {
-            let _ = self.cq(number).map(|cq| cq.cq.ack_async_event());
-        } else {
-            let _ = self.qp(number).map(Qp::ack_async_event);
-        }
+        let number = (record.element & !(QP_COOKIE | SRQ_COOKIE)) as usize;
+        // An object that is gone took its events along.
+        let _ = match record.kind {
+            AsyncEventKind::CqErr => self.cq(number).map(|cq| cq.cq.ack_async_event()),
+            AsyncEventKind::SrqErr | AsyncEventKind::SrqLimitReached => {
+                self.srq(number).map(Srq::ack_async_event)
+            }
+            _ => self.qp(number).map(Qp::ack_async_event),
+        };
         Some(AsyncEvent { kind: record.kind, number })
     }
 }

@@ -5,10 +5,11 @@ use super::end::UdpEnd;
 use super::refuse::unknown;
 use crate::verbs::{
     Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrSpec, Mw, Pd,
-    PostRefused, Qp, QpSpec, Refused, SendWr, Verbs,
+    PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
 };
 use ferroce::core::{
-    MwBind, MwType, PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr, Wc,
+    MwBind, MwType, PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr,
+    Srqn, Wc,
 };
 use ferroce_wire::Qpn;
 
@@ -23,6 +24,7 @@ impl Verbs for UdpFabric {
             max_qp_wr: attr.max_qp_wr,
             max_sge: attr.max_sge,
             max_cqe: attr.max_cqe,
+            max_srq_wr: attr.max_srq_wr,
             max_qp_rd_atom: attr.max_qp_rd_atom as u8,
             max_msg_sz: device.port_attr(PORT).map_or(0, |port| port.max_msg_sz),
         }
@@ -143,12 +145,19 @@ impl Verbs for UdpFabric {
             caps: spec.caps,
             sq_sig_all: spec.sq_sig_all,
             cookie: end.next_qp_cookie(),
-            srq: None,
+            srq: spec.srq.map(|srq| end.srq(srq.number)).transpose()?,
             block_self_mcast: false,
         };
         let qp = end.pd(pd.number)?.create_qp(&spec)?;
         end.qps.push(Some(qp));
         Ok(Qp { at: pd.at, number: end.qps.len() - 1 })
+    }
+
+    fn create_xrc_target(&mut self, xrcd: Xrcd) -> Result<Qp, Refused> {
+        let end = &mut self.ends[xrcd.at.0];
+        let qp = end.xrcd(xrcd.number)?.create_target(end.next_qp_cookie())?;
+        end.qps.push(Some(qp));
+        Ok(Qp { at: xrcd.at, number: end.qps.len() - 1 })
     }
 
     fn modify_qp(
@@ -200,6 +209,57 @@ impl Verbs for UdpFabric {
         Ok(qp.post_recv(wrs)?)
     }
 
+    fn create_srq(&mut self, pd: Pd, spec: &SrqSpec) -> Result<Srq, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let SrqSpec { max_wr, max_sge, xrc } = *spec;
+        let xrc = match xrc {
+            Some((xrcd, cq)) => Some((end.xrcd(xrcd.number)?, &end.cq(cq.number)?.cq)),
+            None => None,
+        };
+        let spec = ferroce::SrqSpec { max_wr, max_sge, xrc, cookie: end.next_srq_cookie() };
+        let srq = end.pd(pd.number)?.create_srq(&spec)?;
+        end.srqs.push(Some(srq));
+        Ok(Srq { at: pd.at, number: end.srqs.len() - 1 })
+    }
+
+    fn srqn(&mut self, srq: Srq) -> Srqn {
+        self.ends[srq.at.0].srq(srq.number).expect("cases ask for SRQs that they made").srqn()
+    }
+
+    fn query_srq(&mut self, srq: Srq) -> Result<SrqAttr, Refused> {
+        let ferroce::SrqAttr { max_wr, max_sge, limit } = self.ends[srq.at.0].srq(srq.number)?.query()?;
+        Ok(SrqAttr { max_wr, max_sge, srq_limit: limit })
+    }
+
+    fn modify_srq(&mut self, srq: Srq, max_wr: Option<u32>, srq_limit: Option<u32>) -> Result<(), Refused> {
+        Ok(self.ends[srq.at.0].srq(srq.number)?.modify(max_wr, srq_limit)?)
+    }
+
+    fn destroy_srq(&mut self, srq: Srq) -> Result<(), Refused> {
+        let end = &mut self.ends[srq.at.0];
+        end.srq(srq.number)?.close()?;
+        end.srqs[srq.number] = None;
+        Ok(())
+    }
+
+    fn post_srq_recv(&mut self, srq: Srq, wrs: Vec<RecvWr>) -> Result<(), PostRefused> {
+        let srq = self.ends[srq.at.0].srq(srq.number).map_err(|refused| PostRefused { index: 0, refused })?;
+        Ok(srq.post_recv(wrs)?)
+    }
+
+    fn open_xrcd(&mut self, at: Endpoint) -> Result<Xrcd, Refused> {
+        let end = &mut self.ends[at.0];
+        end.xrcds.push(Some(end.context.open_xrcd(None, ferroce::XrcdFlags::default())?));
+        Ok(Xrcd { at, number: end.xrcds.len() - 1 })
+    }
+
+    fn close_xrcd(&mut self, xrcd: Xrcd) -> Result<(), Refused> {
+        let end = &mut self.ends[xrcd.at.0];
+        end.xrcd(xrcd.number)?.close()?;
+        end.xrcds[xrcd.number] = None;
+        Ok(())
+    }
+
     fn create_ah(&mut self, pd: Pd, attr: &AhAttr) -> Result<Ah, Refused> {
         let end = &mut self.ends[pd.at.0];
         let ah = end.pd(pd.number)?.create_ah(attr)?;
@@ -222,8 +282,9 @@ impl Verbs for UdpFabric {
 
 fn to_library(end: &UdpEnd, from: Qpn, wr: SendWr) -> Result<CoreSendWr, Refused> {
     let remote = match wr.to {
-        Some(Datagram { ah, qpn, qkey }) => end.ah(ah.number)?.remote(from, qpn, qkey),
-        None => Remote::Peer,
+        To::Datagram(Datagram { ah, qpn, qkey }) => end.ah(ah.number)?.remote(from, qpn, qkey),
+        To::Srq(srqn) => Remote::Srq(srqn),
+        To::Peer => Remote::Peer,
     };
     let (payload, inline) = match wr.data {
         Data::Sges(sges) => (Payload::Sges(sges), SendFlags::empty()),
