@@ -20,6 +20,8 @@ macro_rules! scripts {
 
 scripts! {
     "accepted/cnp-changes-nothing"
+    "accepted/cnps-are-rare"
+    "accepted/congestion-experienced"
     "accepted/odd-but-right"
     "dropped/bad-headers"
     "dropped/bad-packet"

@@ -1,6 +1,6 @@
 //! Many to one: marks, pauses, and what is lost without them.
 
-use ferroce_core::{Counter, Nanos, SendOp, WcStatus};
+use ferroce_core::{Counter, Dcqcn, Nanos, Profile, Reacts, SendOp, WcStatus};
 use ferroce_emulator::{
     Connection, EcnMarking, EgressStats, Fabric, FabricConfig, LinkConfig, NicConfig, Pfc, ReceiveConfig,
     SwitchConfig,
@@ -9,6 +9,7 @@ use ferroce_emulator::{
 /// Senders, and bytes that each of them writes to the last endpoint.
 const SENDERS: usize = 8;
 const BYTES: u32 = 1 << 20;
+const RATE_BPS: u64 = 25_000_000_000;
 
 /// What an incast came to.
 struct Outcome {
@@ -18,15 +19,24 @@ struct Outcome {
     towards_senders: Vec<EgressStats>,
     retransmitted: u64,
     marked: u64,
+    /// CNPs that the receiver sent, and that senders acted on.
+    cnps: [u64; 2],
     took_ns: Nanos,
 }
 
 /// Everybody writes to the last endpoint at once, until all is done.
 fn incast(switch: SwitchConfig) -> Outcome {
+    incast_of(BYTES, switch, Reacts::Never)
+}
+
+fn incast_of(bytes: u32, switch: SwitchConfig, reacts: Reacts) -> Outcome {
+    let dcqcn = Dcqcn { reacts, line_rate_bps: RATE_BPS, ..Dcqcn::default() };
+    let profile = Profile { dcqcn, ..Profile::default() };
     let config = FabricConfig {
         endpoints: SENDERS + 1,
         switch: Some(switch),
-        link: LinkConfig { rate_bps: 25_000_000_000, ..LinkConfig::default() },
+        link: LinkConfig { rate_bps: RATE_BPS, ..LinkConfig::default() },
+        nic: NicConfig { profile, ..NicConfig::default() },
         ..FabricConfig::default()
     };
     let mut fabric = Fabric::new(&config);
@@ -38,10 +48,10 @@ fn incast(switch: SwitchConfig) -> Outcome {
         let sender = fabric.endpoint(index);
         let [qp, _] = fabric.connected_pair([sender, receiver], &connection);
         let (source, target) =
-            (fabric.buffer(sender, BYTES as usize), fabric.buffer(receiver, BYTES as usize));
-        fabric.write(&source, 0, &vec![index as u8 + 1; BYTES as usize]);
+            (fabric.buffer(sender, bytes as usize), fabric.buffer(receiver, bytes as usize));
+        fabric.write(&source, 0, &vec![index as u8 + 1; bytes as usize]);
         let write = SendOp::Write { va: target.addr, rkey: target.keys.rkey };
-        fabric.post_send(qp, index as u64, write, &[source.sge(0, BYTES)]);
+        fabric.post_send(qp, index as u64, write, &[source.sge(0, bytes)]);
         senders.push((qp, target));
     }
     let mut left = SENDERS;
@@ -56,16 +66,17 @@ fn incast(switch: SwitchConfig) -> Outcome {
     }
     let took_ns = fabric.network.now();
     for (index, (_, target)) in senders.iter().enumerate() {
-        let bytes = fabric.read(target, 0, BYTES as usize);
-        assert!(bytes.iter().all(|byte| *byte == index as u8 + 1), "the bytes of sender {index}");
+        let written = fabric.read(target, 0, bytes as usize);
+        assert!(written.iter().all(|byte| *byte == index as u8 + 1), "the bytes of sender {index}");
     }
     let switch = fabric.switch().expect("it was asked for");
-    let retransmitted =
-        (0..SENDERS).map(|index| fabric.counter(fabric.endpoint(index), Counter::RetransmittedPackets)).sum();
+    let of_senders =
+        |counter| (0..SENDERS).map(|index| fabric.counter(fabric.endpoint(index), counter)).sum();
     Outcome {
         egress: fabric.network.egress_stats(switch, SENDERS),
         towards_senders: (0..SENDERS).map(|port| fabric.network.egress_stats(switch, port)).collect(),
-        retransmitted,
+        retransmitted: of_senders(Counter::RetransmittedPackets),
+        cnps: [fabric.counter(receiver, Counter::NpCnpSent), of_senders(Counter::RpCnpHandled)],
         marked: fabric.counter(receiver, Counter::NpEcnMarkedRocePackets),
         took_ns,
     }
@@ -124,6 +135,23 @@ fn a_long_queue_marks_what_joins_it() {
         ..SwitchConfig::default()
     });
     assert_eq!(short.egress.marked, 0);
+}
+
+#[test]
+fn senders_that_react_keep_the_queue_short() {
+    let ecn = EcnMarking { kmin_bytes: 16 << 10, kmax_bytes: 64 << 10, pmax_ppm: 200_000 };
+    let switch = SwitchConfig { queue_bytes: 16 << 20, ecn: Some(ecn), ..SwitchConfig::default() };
+    let [deaf, reacting] =
+        [Reacts::Never, Reacts::Always].map(|reacts| incast_of(8 * BYTES, switch.clone(), reacts));
+    assert!(deaf.cnps[0] > 0 && deaf.cnps[1] == 0, "{:?}", deaf.cnps);
+    assert!(reacting.cnps[0] > 0 && reacting.cnps[1] == reacting.cnps[0], "{:?}", reacting.cnps);
+    assert_eq!((reacting.egress.dropped, reacting.retransmitted), (0, 0));
+    assert!(
+        reacting.egress.marked < deaf.egress.marked / 2,
+        "{} of {}",
+        reacting.egress.marked,
+        deaf.egress.marked
+    );
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// The deadline of each QP, by its index; a QP waits for one thing at a time.
     pub(crate) deadlines: Deadlines<u32>,
+    /// When a QP that is held back by its rate may send again, by its index.
+    pub(crate) pacing: Deadlines<u32>,
     pub(crate) output: Output,
     pub(crate) srqs: Srqs,
 }
@@ -33,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) index: u32,
     pub(crate) init: &'a QpInit,
     pub(crate) attr: &'a QpAttr,
+    /// The time between full packets, in nanoseconds, of a QP that congestion control holds back.
+    pub(crate) gap_ns: Option<Nanos>,
     pub(crate) shared: &'a mut Shared,
 }
 

@@ -65,6 +65,7 @@ impl Device {
                 regions: Regions::new(config.seed),
                 counters: Counters::new(),
                 deadlines: Deadlines::new(),
+                pacing: Deadlines::new(),
                 output: Output::default(),
                 srqs: Srqs::new(),
             },
@@ -130,6 +131,7 @@ impl Device {
         self.groups.forget(index);
         self.shared.regions.unbind_all_of(qpn);
         self.shared.deadlines.clear(index);
+        self.shared.pacing.clear(index);
         self.shared.output.forget(qpn);
         Ok(())
     }
@@ -271,8 +273,7 @@ impl Device {
             None => return counters.incr(Counter::DropIcrc),
         };
         if packet.is_cnp() {
-            // W-47: never touches the transport's state. Without rate control there is nothing to slow down.
-            return counters.incr(Counter::RpCnpIgnored);
+            return self.handle_cnp(now, meta, &packet);
         }
         if meta.ecn() == crate::Ecn::Ce {
             counters.incr(Counter::NpEcnMarkedRocePackets);
@@ -286,6 +287,17 @@ impl Device {
         if handled.is_none() {
             self.shared.counters.incr(Counter::DropUnknownQpn);
         }
+    }
+
+    /// A CNP slows its QP down, and does nothing else (W-47).
+    fn handle_cnp(&mut self, now: Nanos, meta: &PacketMeta, packet: &Packet<'_>) {
+        let handled = self
+            .qps
+            .index_of(packet.bth().dest_qpn())
+            .and_then(|index| self.qps.get_mut(index))
+            .is_some_and(|qp| qp.handle_cnp(now, meta, packet, &self.shared.profile.dcqcn));
+        let counter = if handled { Counter::RpCnpHandled } else { Counter::RpCnpIgnored };
+        self.shared.counters.incr(counter);
     }
 
     /// Every QP attached to the group gets a copy (IBTA 10.5.2).
@@ -308,6 +320,10 @@ impl Device {
             let Some(index) = self.shared.deadlines.pop_due(now) else { break };
             self.with_index(index, |qp, shared| qp.handle_deadline(now, shared));
             left -= 1;
+        }
+        // Ends when all are out: only sending sets such a deadline.
+        while let Some(index) = self.shared.pacing.pop_due(now) {
+            self.with_index(index, |_, _| ());
         }
     }
 
@@ -355,7 +371,8 @@ impl Device {
 
     /// When to call [`Device::handle_timeout`] next, unless something happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.shared.deadlines.next()
+        let (waits, paced) = (self.shared.deadlines.next(), self.shared.pacing.next());
+        waits.into_iter().chain(paced).min()
     }
 
     /// What was counted.

@@ -144,6 +144,14 @@ impl Halves {
         }
     }
 
+    /// Whether what is answered next is data, which is sent at the QP's rate, and what it is followed by waits as well.
+    pub(crate) fn answers_with_data(&self) -> bool {
+        match self {
+            Halves::Reliable(_, responder) => responder.answers_with_data(),
+            Halves::Uc(..) | Halves::Ud(..) => false,
+        }
+    }
+
     /// Sends the next request packet.
     ///
     /// # Errors
@@ -189,14 +197,14 @@ impl Halves {
         }
     }
 
-    pub(crate) fn snapshot(&self, state: QpState) -> QpSnapshot {
+    pub(crate) fn snapshot(&self, state: QpState, rate_bps: Option<u64>) -> QpSnapshot {
         let (requester, responder) = match self {
             Halves::Reliable(requester, responder) => {
                 (Some(requester.snapshot()), Some(responder.snapshot()))
             }
             Halves::Uc(..) | Halves::Ud(..) => (None, None),
         };
-        QpSnapshot { state, requester, responder }
+        QpSnapshot { state, rate_bps, requester, responder }
     }
 
     /// The number of the send WR that has `psn` among its PSNs.

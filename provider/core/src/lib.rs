@@ -6,8 +6,10 @@
 
 mod attr;
 mod completion;
+mod congestion;
 mod context;
 mod counters;
+mod dcqcn;
 mod device;
 mod event;
 mod fault;
@@ -43,6 +45,7 @@ mod xrc;
 pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, QpInit, QpState, QpType};
 pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
 pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_COUNTERS};
+pub use dcqcn::{Dcqcn, Reacts};
 pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use icrc_check::check as check_icrc;

@@ -26,6 +26,13 @@ pub struct Path {
     pub receiver: Option<u8>,
 }
 
+impl Path {
+    /// Whether the packets stay on this host.
+    pub(crate) fn is_local(&self) -> bool {
+        self.receiver.is_some() || self.src == self.dst || self.dst.to_canonical().is_loopback()
+    }
+}
+
 /// What was seen around a received UDP payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketMeta {
@@ -61,6 +68,15 @@ impl Ipv4Id {
     }
 }
 
+/// `class` as a sender that reacts to marks uses it (CA17-5, CA17-14): ECT(0), unless it says something itself.
+pub(crate) fn ecn_capable(class: u8) -> u8 {
+    if class & ECN_BITS == 0 { class | ECT_0 } else { class }
+}
+
+/// The ECN field of a TOS byte, and the codepoint ECT(0) in it.
+const ECN_BITS: u8 = 3;
+const ECT_0: u8 = 2;
+
 /// The ECN field of a TOS byte (RFC 3168).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ecn {
@@ -75,7 +91,7 @@ pub enum Ecn {
 impl PacketMeta {
     /// The ECN mark the packet arrived with.
     pub fn ecn(&self) -> Ecn {
-        match self.traffic_class & 3 {
+        match self.traffic_class & ECN_BITS {
             0 => Ecn::NotEct,
             3 => Ecn::Ce,
             _ => Ecn::Ect,

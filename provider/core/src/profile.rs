@@ -1,6 +1,6 @@
 //! What may differ from card to card: limits and habits on the wire.
 
-use crate::Type2;
+use crate::{Dcqcn, Type2};
 
 /// Limits and habits of a device. The default is a card like most.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,12 +13,16 @@ pub struct Profile {
     pub window_packets: u32,
     /// Request packets in flight before anything is known about the path.
     pub first_window_packets: u32,
+    /// Whether a loss makes the window smaller. Cards do not: they have buffers of their own, and congestion control.
+    pub window_shrinks: bool,
     /// Longest run of request packets without AckReq.
     pub ack_req_interval: u32,
     /// The M bit of every packet. ConnectX sends 1; a 0 makes one take its slow path.
     pub mig_req: bool,
     /// What type 2 memory windows belong to.
     pub type_2_windows: Type2,
+    /// Congestion control.
+    pub dcqcn: Dcqcn,
 }
 
 impl Default for Profile {
@@ -28,9 +32,11 @@ impl Default for Profile {
             max_rd_atomic: 16,
             window_packets: 512,
             first_window_packets: 32,
+            window_shrinks: true,
             ack_req_interval: 64,
             mig_req: true,
             type_2_windows: Type2::B,
+            dcqcn: Dcqcn::default(),
         }
     }
 }

@@ -1,16 +1,18 @@
 //! A queue pair: its two halves, its state and the way between them.
 
+use crate::congestion::Congestion;
 use crate::context::{Context, Sent, Shared};
 use crate::counters::Counter;
 use crate::fault::RequesterFault;
 use crate::halves::{Halves, Handled};
+use crate::path::ecn_capable;
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::srq::Srqs;
 use crate::state::{self, Limits};
 use crate::xrc;
 use crate::{
-    AsyncEvent, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot, QpState,
-    QpType, RecvWr, SendWr, TransmitSink,
+    AsyncEvent, Dcqcn, Ecn, Memory, ModifyQpError, Nanos, PacketMeta, QpAttr, QpAttrMask, QpInit, QpSnapshot,
+    QpState, QpType, RecvWr, SendWr, TransmitSink,
 };
 use ferroce_wire::{Packet, Psn, Qpn};
 
@@ -22,6 +24,7 @@ pub(crate) struct Qp {
     init: QpInit,
     attr: QpAttr,
     halves: Halves,
+    congestion: Congestion,
     /// A packet has come since the QP went to RTR (S-8).
     established: bool,
     /// SQD was entered and what had been begun is not finished.
@@ -40,6 +43,7 @@ impl Qp {
             init,
             attr: QpAttr::default(),
             halves: Halves::new(init.qp_type, &shared.profile),
+            congestion: Congestion::default(),
             established: false,
             draining: false,
             closing: false,
@@ -60,7 +64,7 @@ impl Qp {
     }
 
     pub(crate) fn snapshot(&self) -> QpSnapshot {
-        self.halves.snapshot(self.attr.qp_state)
+        self.halves.snapshot(self.attr.qp_state, self.congestion.rate_bps())
     }
 
     pub(crate) fn wr_at(&self, psn: Psn) -> Option<u64> {
@@ -92,10 +96,12 @@ impl Qp {
             return Ok(());
         }
         state::apply(&mut self.attr, attr, mask);
-        let (mut ctx, halves) = self.parts(now, shared);
+        self.mark_ecn_capable(&shared.profile.dcqcn);
+        let (mut ctx, halves, congestion) = self.parts(now, shared);
         match (from, to) {
             (_, QpState::Reset) => {
                 halves.reset(&mut ctx);
+                *congestion = Congestion::default();
                 self.established = false;
                 self.draining = false;
                 self.closing = false;
@@ -112,13 +118,20 @@ impl Qp {
         Ok(())
     }
 
+    /// A QP that reacts to marks says so in its packets, or no switch would mark them.
+    fn mark_ecn_capable(&mut self, settings: &Dcqcn) {
+        if let Some(av) = self.attr.av.as_mut().filter(|av| settings.reacts.on(&av.path)) {
+            av.path.traffic_class = ecn_capable(av.path.traffic_class);
+        }
+    }
+
     /// Before it is destroyed: what it took from an SRQ goes back.
     pub(crate) fn release(&mut self, srqs: &mut Srqs) {
         self.halves.release(srqs);
     }
 
     pub(crate) fn post_send(&mut self, now: Nanos, wr: SendWr, shared: &mut Shared) {
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         halves.post_send(wr);
         if matches!(ctx.attr.qp_state, QpState::Sqe | QpState::Err) {
             halves.flush_send(&mut ctx);
@@ -126,7 +139,7 @@ impl Qp {
     }
 
     pub(crate) fn post_recv(&mut self, now: Nanos, wr: RecvWr, shared: &mut Shared) {
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         halves.post_recv(wr);
         if ctx.attr.qp_state == QpState::Err {
             halves.flush_recv(&mut ctx);
@@ -146,11 +159,14 @@ impl Qp {
             shared.counters.add(drop, 1);
             return;
         }
+        if meta.ecn() == Ecn::Ce && self.is_connected() {
+            self.congestion.notification.note_mark(now, packet.bth().pkey(), &shared.profile.dcqcn);
+        }
         if !self.established && self.attr.qp_state == QpState::Rtr && self.is_connected() {
             shared.output.raise(AsyncEvent::CommEst(self.qpn));
         }
         self.established = true;
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         match halves.handle_packet(&mut ctx, meta, packet, memory) {
             Ok(Handled::Done) => self.check_drained(shared),
             Ok(Handled::Failed) => self.close(now, shared),
@@ -172,6 +188,11 @@ impl Qp {
         if !takes {
             return Err(Counter::DropState);
         }
+        self.check_peer(meta, packet)
+    }
+
+    /// It comes from the peer, as far as P_Key and addresses tell.
+    fn check_peer(&self, meta: &PacketMeta, packet: &Packet<'_>) -> Result<(), Counter> {
         // The P_Key table has the default key only, a full member: the low 15 bits decide.
         if packet.bth().pkey() & PKEY_MASK != PKEY_MASK {
             return Err(Counter::DropPkey);
@@ -189,13 +210,37 @@ impl Qp {
         Ok(())
     }
 
+    /// Takes a CNP; whether the QP slows down.
+    pub(crate) fn handle_cnp(
+        &mut self,
+        now: Nanos,
+        meta: &PacketMeta,
+        packet: &Packet<'_>,
+        settings: &Dcqcn,
+    ) -> bool {
+        let reacts = self.is_connected()
+            && matches!(self.attr.qp_state, QpState::Rtr | QpState::Rts | QpState::Sqd)
+            && self.attr.av.as_ref().is_some_and(|av| settings.reacts.on(&av.path))
+            && self.check_peer(meta, packet).is_ok();
+        if reacts {
+            self.congestion.handle_cnp(now, settings);
+        }
+        reacts
+    }
+
+    /// Whether a CNP is owed, and may be sent.
+    fn owes_cnp(&self) -> bool {
+        self.congestion.notification.is_due()
+            && matches!(self.attr.qp_state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+    }
+
     fn is_connected(&self) -> bool {
         self.init.qp_type != QpType::Ud
     }
 
     /// The QP's deadline has come.
     pub(crate) fn handle_deadline(&mut self, now: Nanos, shared: &mut Shared) {
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         if let Err(fault) = halves.handle_deadline(&mut ctx) {
             self.fail_request(now, fault, shared);
         }
@@ -208,10 +253,13 @@ impl Qp {
             QpState::Err => self.closing,
             _ => false,
         };
-        (answers && self.halves.has_answer()) || self.halves.may_request(self.attr.qp_state)
+        (answers && self.halves.has_answer())
+            || self.halves.may_request(self.attr.qp_state)
+            || self.owes_cnp()
     }
 
-    /// One turn: a burst of requests, then a burst of answers, so that a short SEND and an ACK can leave together.
+    /// One turn: a CNP that is owed, a burst of requests, then a burst of answers, so that a short SEND and an ACK can
+    /// leave together.
     pub(crate) fn transmit<S: TransmitSink>(
         &mut self,
         now: Nanos,
@@ -219,6 +267,12 @@ impl Qp {
         sink: &mut S,
         shared: &mut Shared,
     ) -> Turn {
+        if self.owes_cnp() {
+            let (mut ctx, _, congestion) = self.parts(now, shared);
+            if congestion.send_cnp(&mut ctx, sink) == Sent::Refused {
+                return Turn::Refused;
+            }
+        }
         let requests = self.send_burst(shared, |qp, shared| qp.send_request(now, memory, sink, shared));
         self.check_drained(shared);
         if requests.ended == Sent::Refused {
@@ -258,9 +312,15 @@ impl Qp {
         sink: &mut S,
         shared: &mut Shared,
     ) -> Sent {
-        let (mut ctx, halves) = self.parts(now, shared);
+        if !self.halves.may_request(self.attr.qp_state) || self.is_held_back(now, shared) {
+            return Sent::Nothing;
+        }
+        let (mut ctx, halves, congestion) = self.parts(now, shared);
         match halves.next_request(&mut ctx, memory, sink) {
-            Ok(sent) => sent,
+            Ok(sent) => {
+                congestion.note_sent(now, sent, &ctx.shared.profile.dcqcn);
+                sent
+            }
             Err(fault) => {
                 self.fail_request(now, fault, shared);
                 Sent::Nothing
@@ -275,9 +335,18 @@ impl Qp {
         sink: &mut S,
         shared: &mut Shared,
     ) -> Sent {
-        let (mut ctx, halves) = self.parts(now, shared);
+        let is_data = self.halves.answers_with_data();
+        if is_data && self.is_held_back(now, shared) {
+            return Sent::Nothing;
+        }
+        let (mut ctx, halves, congestion) = self.parts(now, shared);
         match halves.next_answer(&mut ctx, memory, sink) {
-            Ok(sent) => sent,
+            Ok(sent) => {
+                if is_data {
+                    congestion.note_sent(now, sent, &ctx.shared.profile.dcqcn);
+                }
+                sent
+            }
             Err(fault) => {
                 halves.fail_answer(&mut ctx, fault);
                 self.close(now, shared);
@@ -287,10 +356,15 @@ impl Qp {
         }
     }
 
+    /// Whether its rate holds the next packet of data back.
+    fn is_held_back(&mut self, now: Nanos, shared: &mut Shared) -> bool {
+        self.congestion.is_held_back(now, self.index, shared)
+    }
+
     /// The oldest send WQE fails, and the QP leaves its state for the one that its service has for that.
     fn fail_request(&mut self, now: Nanos, fault: RequesterFault, shared: &mut Shared) {
         shared.output.explain(self.qpn, &fault);
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         if halves.fail_oldest(&mut ctx, fault) == QpState::Sqe {
             halves.flush_send(&mut ctx);
             self.leave_for(QpState::Sqe);
@@ -331,17 +405,28 @@ impl Qp {
         self.flush(now, shared);
     }
 
-    /// The two halves, and what they work with.
-    fn parts<'a>(&'a mut self, now: Nanos, shared: &'a mut Shared) -> (Context<'a>, &'a mut Halves) {
-        let ctx =
-            Context { now, qpn: self.qpn, index: self.index, init: &self.init, attr: &self.attr, shared };
-        (ctx, &mut self.halves)
+    /// The two halves and the congestion control, and what they work with.
+    fn parts<'a>(
+        &'a mut self,
+        now: Nanos,
+        shared: &'a mut Shared,
+    ) -> (Context<'a>, &'a mut Halves, &'a mut Congestion) {
+        let ctx = Context {
+            now,
+            qpn: self.qpn,
+            index: self.index,
+            init: &self.init,
+            attr: &self.attr,
+            gap_ns: self.congestion.gap_ns(self.attr.path_mtu),
+            shared,
+        };
+        (ctx, &mut self.halves, &mut self.congestion)
     }
 
     fn flush(&mut self, now: Nanos, shared: &mut Shared) {
         let entered = self.attr.qp_state != QpState::Err;
         self.leave_for(QpState::Err);
-        let (mut ctx, halves) = self.parts(now, shared);
+        let (mut ctx, halves, _) = self.parts(now, shared);
         halves.flush_send(&mut ctx);
         halves.flush_recv(&mut ctx);
         // P-27: after the completion of the WQE that a message half received held.

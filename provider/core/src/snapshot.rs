@@ -8,6 +8,8 @@ use ferroce_wire::Psn;
 pub struct QpSnapshot {
     /// Its state.
     pub state: QpState,
+    /// The rate that congestion control allows it, in bits per second; `None` while nothing holds it back.
+    pub rate_bps: Option<u64>,
     /// The sending half, of the services that wait for answers.
     pub requester: Option<RequesterSnapshot>,
     /// The receiving half, of the services that answer.

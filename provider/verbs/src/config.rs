@@ -1,5 +1,6 @@
 //! The environment variables that steer the device. Read once, when it is needed first.
 
+use ferroce_core::Reacts;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -16,6 +17,8 @@ pub struct Config {
     pub no_gso: bool,
     /// `FERROCE_ASSIST=off`: leave all progress to the engine's thread.
     pub no_assist: bool,
+    /// `FERROCE_DCQCN`: which QPs slow down when CNPs come.
+    pub reacts: Reacts,
     /// Where the keeper's program lies, as found beside the loaded library.
     pub keeper_bin: Option<PathBuf>,
 }
@@ -50,6 +53,11 @@ impl Config {
             alone: is_off("FERROCE_KEEPER"),
             no_gso: is_off("FERROCE_PORT_GSO"),
             no_assist: is_off("FERROCE_ASSIST"),
+            reacts: match () {
+                () if is_on("FERROCE_DCQCN") => Reacts::Always,
+                () if is_off("FERROCE_DCQCN") => Reacts::Never,
+                () => Reacts::OffHost,
+            },
             keeper_bin: None,
         }
     }
@@ -75,5 +83,14 @@ mod tests {
             _ => None,
         });
         assert!(config.alone && config.check_memory && !config.no_gso);
+    }
+
+    #[test]
+    fn congestion_control_is_off_on_loopback_unless_asked_for() {
+        let reacts = |value: Option<&str>| {
+            Config::from_vars(|name| value.filter(|_| name == "FERROCE_DCQCN").map(str::to_owned)).reacts
+        };
+        assert_eq!(reacts(None), Reacts::OffHost);
+        assert_eq!([Some("on"), Some("off")].map(reacts), [Reacts::Always, Reacts::Never]);
     }
 }

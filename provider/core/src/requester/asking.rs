@@ -5,6 +5,7 @@
 //! a pause, or before one that may not leave soon, always does.
 
 use super::Requester;
+use super::ack_timeout::ack_timeout_ns;
 use crate::context::Context;
 use crate::gather::check_readable;
 use crate::request::check_length;
@@ -19,7 +20,13 @@ impl Requester {
 
     /// Several times in a window, so that a full window always has some in it that were asked for.
     fn is_due(&self, ctx: &Context<'_>) -> bool {
-        let interval = (self.window.size() / ASKS_PER_WINDOW).min(ctx.shared.profile.ack_req_interval).max(1);
+        let mut interval = (self.window.size() / ASKS_PER_WINDOW).min(ctx.shared.profile.ack_req_interval);
+        // Packets far apart: an answer has to come before the timeout takes a pause for a loss.
+        if let (Some(gap_ns), Some(timeout_ns)) = (ctx.gap_ns, ack_timeout_ns(ctx.attr.timeout, 0)) {
+            let in_time = timeout_ns / ASKS_PER_TIMEOUT / gap_ns.max(1);
+            interval = interval.min(in_time.try_into().unwrap_or(u32::MAX));
+        }
+        let interval = interval.max(1);
         self.since_ack_req + 1 >= interval
     }
 
@@ -50,5 +57,7 @@ impl Requester {
     }
 }
 
+/// How often an acknowledgement is asked for in the time of the local ACK timeout, by a QP that is held back.
+const ASKS_PER_TIMEOUT: u64 = 4;
 /// How often in a window an acknowledgement is asked for.
 const ASKS_PER_WINDOW: u32 = 4;

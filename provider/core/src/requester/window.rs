@@ -13,6 +13,7 @@ pub(super) struct Window {
     /// Below this size the window grows by one for each packet acknowledged, above it by one for each window.
     threshold: u32,
     acked: u32,
+    shrinks: bool,
 }
 
 impl Window {
@@ -23,6 +24,7 @@ impl Window {
             limit,
             threshold: limit,
             acked: 0,
+            shrinks: profile.window_shrinks,
         }
     }
 
@@ -46,6 +48,9 @@ impl Window {
 
     /// Something was lost.
     pub(super) fn halve(&mut self) {
+        if !self.shrinks {
+            return;
+        }
         self.size = (self.size / 2).max(MIN_PACKETS);
         self.threshold = self.size;
         self.acked = 0;
@@ -59,6 +64,19 @@ const MIN_PACKETS: u32 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_s_window_stays_as_it_is() {
+        let profile = Profile {
+            window_packets: 100,
+            first_window_packets: 100,
+            window_shrinks: false,
+            ..Profile::default()
+        };
+        let mut window = Window::new(&profile);
+        window.halve();
+        assert_eq!(window.size(), 100);
+    }
 
     #[test]
     fn halves_on_loss_and_grows_one_a_window() {

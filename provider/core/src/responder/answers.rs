@@ -38,6 +38,11 @@ impl Responder {
         self.answer.is_some() || self.replay.is_answering()
     }
 
+    /// Whether the next answer belongs to a READ or atomic.
+    pub(crate) fn answers_with_data(&self) -> bool {
+        self.replay.is_answering()
+    }
+
     /// Sends the next answer.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod shot;
 mod solo;
 mod workload;
 
+mod dcqcn;
 mod loss;
 mod noise;
 mod operations;

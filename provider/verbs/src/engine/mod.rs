@@ -24,7 +24,7 @@ use crate::fork;
 use crate::limits::{MAX_QP, MAX_RD_ATOMIC};
 use crate::memory::AppMemory;
 use crossbeam::queue::SegQueue;
-use ferroce_core::{Device, DeviceConfig, Nanos, Profile};
+use ferroce_core::{Dcqcn, Device, DeviceConfig, Nanos, Profile};
 use ferroce_keeper::{Board, KeeperMode, KeeperOptions, Lease};
 use ferroce_port::process::SignalsBlocked;
 use ferroce_port::{Port, UdpOptions, UdpPort};
@@ -85,6 +85,10 @@ pub(crate) struct State {
     shown_at: Nanos,
 }
 
+/// How late the engine may be for a packet that congestion control holds back, and make up for it: a thread that
+/// sleeps wakes some 50 µs late, and later on a busy machine.
+const LATE_NS: Nanos = 200_000;
+
 static SHARED: Mutex<Weak<Engine>> = Mutex::new(Weak::new());
 
 impl Engine {
@@ -118,7 +122,7 @@ impl Engine {
             qpn_base: lease.qpn_base(),
             qpn_count: MAX_QP,
             seed: seed(),
-            profile: Profile { max_rd_atomic: MAX_RD_ATOMIC, ..Profile::default() },
+            profile: profile(config),
         });
         tracing::debug!(slot = lease.slot(), "engine started");
         let inner = Arc::new(Inner {
@@ -252,6 +256,12 @@ fn keeper_options(config: &Config) -> Result<KeeperOptions, Error> {
     }
     options.binary_hint.clone_from(&config.keeper_bin);
     Ok(options)
+}
+
+/// The device's limits and habits.
+fn profile(config: &Config) -> Profile {
+    let dcqcn = Dcqcn { reacts: config.reacts, late_ns: LATE_NS, ..Dcqcn::default() };
+    Profile { max_rd_atomic: MAX_RD_ATOMIC, dcqcn, ..Profile::default() }
 }
 
 /// Tells senders on this host how much the receiving socket holds.
