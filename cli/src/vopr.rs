@@ -40,11 +40,14 @@ pub struct VoprArgs {
     /// Processes at once [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
+    /// Count the seeds that break a rule, and do not stop at the first
+    #[arg(long)]
+    keep_going: bool,
     /// Where the plan and the capture of a failure go
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Carry out a plan that was written earlier
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "count", "time", "limit", "jobs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "count", "time", "limit", "jobs", "keep_going"])]
     replay: Option<PathBuf>,
     /// With --replay: write what was on the links to this file, as pcapng
     #[arg(long, value_name = "FILE", requires = "replay")]
@@ -107,6 +110,7 @@ pub fn vopr(args: &VoprArgs) -> Result<ExitCode, VoprError> {
         jobs: args.jobs.unwrap_or_else(processors),
         time_ns: args.time,
         limit: args.limit,
+        keeps_going: args.keep_going,
     };
     let harvest = farm.run()?;
     findings::show(&farm, &harvest, &args.dir)

@@ -1,5 +1,6 @@
 //! Many seeds in many processes, until one breaks a rule or there were enough.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -27,6 +28,8 @@ pub struct Farm {
     pub time_ns: Nanos,
     /// Real time after which none begins.
     pub limit: Option<Duration>,
+    /// Whether a seed that breaks a rule is counted, and the others go on.
+    pub keeps_going: bool,
 }
 
 /// What came of it.
@@ -36,8 +39,8 @@ pub struct Harvest {
     pub tally: Tally,
     /// The digest, if there was one seed only.
     pub digest: Option<u64>,
-    /// The lowest seed that broke a rule, and how.
-    pub failure: Option<(u64, Fault)>,
+    /// Seeds that broke a rule, and how.
+    pub failures: BTreeMap<u64, Fault>,
     /// How long it took.
     pub took: Duration,
 }
@@ -73,17 +76,23 @@ impl Farm {
         let result = self.start(&sender, &mut workers).and_then(|()| {
             while workers.iter().any(|worker| !worker.is_done) {
                 match receiver.recv_timeout(LOOK_EVERY) {
-                    Ok((number, news)) => self.take(&mut workers[number], news, &mut harvest)?,
+                    Ok((number, news)) => {
+                        if let Some(next) = self.take(&mut workers[number], news, &mut harvest)? {
+                            workers[number] = self.start_worker(number as u64, next, &sender)?;
+                        }
+                    }
                     Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
                 }
                 for worker in &mut workers {
                     if !worker.is_done && worker.since.elapsed() > LONGEST {
-                        fail(&mut harvest, worker.seed, endless());
-                        worker.is_done = true;
+                        harvest.failures.insert(worker.seed, endless());
+                        // It can have ended by itself just now.
+                        let _ = worker.child.kill();
+                        worker.since = Instant::now();
                     }
                 }
                 let is_late = self.limit.is_some_and(|limit| started.elapsed() >= limit);
-                if harvest.failure.is_some() || is_late {
+                if (!harvest.failures.is_empty() && !self.keeps_going) || is_late {
                     break;
                 }
                 self.show_progress(&progress, &harvest, started.elapsed());
@@ -101,27 +110,45 @@ impl Farm {
     }
 
     fn start(&self, sender: &Sender<(usize, News)>, workers: &mut Vec<Worker>) -> Result<(), VoprError> {
-        let jobs = self.jobs.min(self.count);
-        for number in 0..jobs {
-            let first = self.first.wrapping_add(number);
-            let (seed, stride) = (first.to_string(), jobs.to_string());
-            let time = format!("{}ns", self.time_ns);
-            let mut child = child(&["--worker", &stride, "--seed", &seed, "--time", &time])?;
-            read_in_background(&mut child, number as usize, sender.clone());
-            workers.push(Worker { child, seed: first, since: Instant::now(), is_done: false });
+        for number in 0..self.stride() {
+            workers.push(self.start_worker(number, self.first.wrapping_add(number), sender)?);
         }
         Ok(())
     }
 
-    fn take(&self, worker: &mut Worker, news: News, harvest: &mut Harvest) -> Result<(), VoprError> {
+    /// A child that runs the seeds from `first` on that are its own.
+    fn start_worker(
+        &self,
+        number: u64,
+        first: u64,
+        sender: &Sender<(usize, News)>,
+    ) -> Result<Worker, VoprError> {
+        let (seed, stride) = (first.to_string(), self.stride().to_string());
+        let time = format!("{}ns", self.time_ns);
+        let mut child = child(&["--worker", &stride, "--seed", &seed, "--time", &time])?;
+        read_in_background(&mut child, number as usize, sender.clone());
+        Ok(Worker { child, seed: first, since: Instant::now(), is_done: false })
+    }
+
+    /// How many processes share the seeds.
+    fn stride(&self) -> u64 {
+        self.jobs.min(self.count)
+    }
+
+    /// Takes news of a child; the seed that another one has to go on with, if this one ended early.
+    fn take(&self, worker: &mut Worker, news: News, harvest: &mut Harvest) -> Result<Option<u64>, VoprError> {
         // What comes after the last seed that was asked for does not count.
         if worker.is_done {
-            return Ok(());
+            return Ok(None);
         }
         match news {
             News::Ended(stderr) => {
-                fail(harvest, worker.seed, panicked(&stderr));
-                worker.is_done = true;
+                // One that was ended for taking too long has its fault already.
+                harvest.failures.entry(worker.seed).or_insert_with(|| panicked(&stderr));
+                let next = worker.seed.wrapping_add(self.stride());
+                worker.is_done = next.wrapping_sub(self.first) >= self.count || !self.keeps_going;
+                worker.child.wait().map_err(VoprError::Child)?;
+                return Ok((!worker.is_done).then_some(next));
             }
             News::Line(line) => match worker::read(&line)? {
                 Record::Begin(seed) => {
@@ -133,10 +160,12 @@ impl Farm {
                     harvest.tally.add(&tally);
                     harvest.digest = (self.count == 1).then_some(digest);
                 }
-                Record::Failed(fault) => fail(harvest, worker.seed, fault),
+                Record::Failed(fault) => {
+                    harvest.failures.insert(worker.seed, fault);
+                }
             },
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The limit, if it is what ends the run.
@@ -158,14 +187,10 @@ impl Farm {
         let Tally { runs, events, hit, .. } = harvest.tally;
         progress.set_position(self.endless_until().map_or(runs, |_| elapsed.as_secs()));
         let rate = runs as f64 / elapsed.as_secs_f64().max(0.001);
-        progress.set_message(format!("{rate:.0} seeds/s, {} M events, {hit} faults", events / 1_000_000));
-    }
-}
-
-/// Keeps the lowest seed.
-fn fail(harvest: &mut Harvest, seed: u64, fault: Fault) {
-    if harvest.failure.as_ref().is_none_or(|(lowest, _)| seed < *lowest) {
-        harvest.failure = Some((seed, fault));
+        let failed = harvest.failures.len();
+        let text =
+            format!("{rate:.0} seeds/s, {} M events, {hit} faults, {failed} failed", events / 1_000_000);
+        progress.set_message(text);
     }
 }
 

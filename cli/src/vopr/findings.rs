@@ -1,5 +1,6 @@
 //! What a person gets: a summary, and for a failure as few steps as will do, with a plan and a capture to look at.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::output::{self, Reader, Table, grouped};
 /// Files cannot be written, or the children cannot be started.
 pub fn show(farm: &Farm, harvest: &Harvest, dir: &Path) -> Result<ExitCode, VoprError> {
     output::print(&summary(farm, harvest))?;
-    let Some((seed, fault)) = &harvest.failure else { return Ok(ExitCode::SUCCESS) };
+    let Some((seed, fault)) = harvest.failures.first_key_value() else { return Ok(ExitCode::SUCCESS) };
     output::print(&format!("\nseed {seed} breaks a rule\n  {fault}\n"))?;
     note("note", "looking for fewer steps that do the same");
     let plan = generate(*seed, farm.time_ns);
@@ -93,6 +94,16 @@ fn summary(farm: &Farm, harvest: &Harvest) -> String {
     let mut row = |what: &str, count: u64| table.row([what.to_owned(), grouped(count)]);
     row("first seed", farm.first);
     row("seeds without a fault", tally.runs);
+    if !harvest.failures.is_empty() {
+        row("seeds that broke a rule", harvest.failures.len() as u64);
+    }
+    let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
+    for fault in harvest.failures.values() {
+        *rules.entry(&*fault.rule).or_default() += 1;
+    }
+    for (rule, count) in &rules {
+        row(&format!("of them: {rule}"), *count);
+    }
     row("connections", tally.connections);
     row("processes that died", tally.deaths);
     row("QPs exposed to a hostile peer", tally.exposed);
