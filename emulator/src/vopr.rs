@@ -36,6 +36,7 @@ mod shrink;
 mod states;
 #[cfg(test)]
 mod tests;
+mod windows;
 mod wire;
 mod world;
 

@@ -114,6 +114,8 @@ impl World {
             word: None,
             sqd_begun: None,
             is_draining: false,
+            windows: Vec::new(),
+            local: [0, 0],
         });
     }
 
@@ -195,6 +197,7 @@ impl World {
             (Modify::Error, _) => {
                 self.depart(index);
                 self.set_state(index, QpState::Err, QpAttrMask::STATE);
+                self.ends[index].doubt_windows();
                 self.ends[index].cause.get_or_insert("the plan says so".into());
             }
             (Modify::Drain, QpState::Rts) => {

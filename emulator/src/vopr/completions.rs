@@ -71,6 +71,8 @@ impl World {
             }
             status => self.failed(index, last, status)?,
         }
+        let local = self.ends[index].messages[first..=last].iter().filter(|message| message.op.is_local());
+        self.ends[index].local[1] += local.count();
         self.ends[index].completed = last + 1;
         Ok(())
     }
@@ -102,6 +104,10 @@ impl World {
                 return fault("data", text);
             }
             self.hosts[peer].ledger.close(place.addr);
+        }
+        if message.op.is_local() {
+            self.window_changed(index, &message);
+            return Ok(());
         }
         let Some(place) = message.local else { return Ok(()) };
         let model = &mut self.hosts[end.host];
@@ -161,7 +167,7 @@ impl World {
         let has_cause = match status {
             WcStatus::LocProtErr => message.flaw == Flaw::BadLkey || connection.lost_memory,
             WcStatus::RemAccessErr => {
-                let by_key = [Flaw::BadRkey, Flaw::OutOfRange, Flaw::NoRight, Flaw::OtherPd];
+                let by_key = [Flaw::BadRkey, Flaw::OutOfRange, Flaw::NoRight, Flaw::OtherPd, Flaw::Unbound];
                 by_key.contains(&message.flaw) || connection.lost_memory
             }
             // A receive WQE that is too short, too.
@@ -286,6 +292,10 @@ impl World {
         let sender = &mut self.ends[from];
         sender.delivered = sender.delivered.max(number + 1);
         sender.messages[number].is_received = true;
+        if sender.messages[number].op == Op::SendInvalidate {
+            let key = sender.messages[number].key;
+            self.window_taken(index, key);
+        }
         Ok(())
     }
 
@@ -348,7 +358,12 @@ impl World {
             Op::WriteImm => (WcOpcode::RecvRdmaWithImm, 0),
             _ => (WcOpcode::Recv, message.len + header),
         };
-        let imm = if message.op == Op::Send { None } else { Some(message.imm) };
+        let imm = matches!(message.op, Op::SendImm | Op::WriteImm).then_some(message.imm);
+        let invalidated = (message.op == Op::SendInvalidate).then_some(message.key);
+        let got_key = wc.flags.contains(WcFlags::WITH_INV).then_some(wc.invalidated_rkey);
+        if got_key != invalidated {
+            return Some(format!("it took the window {got_key:x?} back, not {invalidated:x?}"));
+        }
         let got_imm = wc.flags.contains(WcFlags::WITH_IMM).then_some(wc.imm);
         if (wc.opcode, wc.byte_len, got_imm) != (opcode, message.len + header, imm) {
             let text = format!("{:?} of {} bytes with {got_imm:?}", wc.opcode, wc.byte_len);
@@ -399,7 +414,9 @@ impl World {
 /// A success says what it was.
 fn check_send_wc(end: &End, message: &Message, wc: &Wc) -> Result<(), Fault> {
     let opcode = match message.op {
-        Op::Send | Op::SendImm => WcOpcode::Send,
+        Op::Send | Op::SendImm | Op::SendInvalidate => WcOpcode::Send,
+        Op::Bind => WcOpcode::BindMw,
+        Op::LocalInvalidate => WcOpcode::LocalInv,
         Op::Write | Op::WriteImm => WcOpcode::RdmaWrite,
         Op::Read => WcOpcode::RdmaRead,
         Op::FetchAdd => WcOpcode::FetchAdd,

@@ -3,6 +3,7 @@
 use super::Fault;
 use super::ledger::Place;
 use super::plan::{self, Connect, Op, Service};
+use super::windows::Window;
 use ferroce_core::{CqId, PdId, QpState, Queue, Srqn};
 use ferroce_wire::Qpn;
 use std::collections::VecDeque;
@@ -61,6 +62,10 @@ pub(super) struct End {
     pub(super) sqd_begun: Option<usize>,
     /// SQ_DRAINED is due.
     pub(super) is_draining: bool,
+    /// Memory windows that it bound for its peer.
+    pub(super) windows: Vec<Window>,
+    /// Messages among those posted, and among those completed, that sent nothing: the peer's MSN leaves them out.
+    pub(super) local: [usize; 2],
 }
 
 /// A receive queue: a QP's own, or an SRQ.
@@ -125,6 +130,8 @@ pub(super) struct Message {
     pub(super) remote: Option<Place>,
     /// What an atomic finds.
     pub(super) original: u64,
+    /// The R_Key of the memory window that it is about.
+    pub(super) key: u32,
     /// What is wrong with it; it must show.
     pub(super) flaw: plan::Flaw,
     /// Which process of the peer's host it was meant for.
@@ -197,6 +204,8 @@ impl End {
     /// messages stay.
     pub(super) fn abandon(&mut self) {
         self.completed = self.messages.len();
+        self.local[1] = self.local[0];
+        self.doubt_windows();
         self.silent = None;
         self.is_last_wqe_said = false;
         self.is_draining = false;
@@ -207,6 +216,8 @@ impl End {
         self.abandon();
         self.messages.clear();
         self.completed = 0;
+        self.local = [0, 0];
+        self.windows.clear();
         self.delivered = 0;
         self.word = None;
         self.cause = None;

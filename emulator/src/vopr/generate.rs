@@ -58,6 +58,8 @@ struct Temper {
     starves: bool,
     /// Ends share SRQs.
     srqs: bool,
+    /// Ends bind memory windows.
+    windows: bool,
     /// The services there are.
     services: Vec<Service>,
     /// The operations there are.
@@ -83,6 +85,11 @@ impl Temper {
         };
         let all = [Op::Send, Op::SendImm, Op::Write, Op::WriteImm, Op::Read, Op::FetchAdd, Op::CompareSwap];
         let mut ops: Vec<Op> = all.into_iter().filter(|_| chance.below(4) > 0).collect();
+        let windows = chance.one_in(3);
+        if windows {
+            ops.extend([Op::Bind, Op::SendInvalidate]);
+            ops.extend((kind >= 5).then_some(Op::LocalInvalidate));
+        }
         ops.push(*chance.pick(&[Op::Send, Op::Write]));
         Temper {
             faults: kind >= 2,
@@ -96,6 +103,7 @@ impl Temper {
             attacks,
             starves,
             srqs: chance.one_in(3),
+            windows,
             services,
             ops,
         }
@@ -267,6 +275,7 @@ impl Generator {
                 Flaw::Misaligned,
                 Flaw::BadLkey,
                 Flaw::BadQkey,
+                Flaw::Unbound,
             ])
         } else {
             Flaw::None
@@ -288,6 +297,7 @@ impl Generator {
             signaled: !self.chance.one_in(3),
             fence: self.chance.one_in(8),
             solicited: self.chance.one_in(4),
+            window: self.temper.windows && self.chance.one_in(2),
             flaw,
         }));
     }

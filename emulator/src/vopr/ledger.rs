@@ -127,9 +127,11 @@ impl Ledger {
 
     /// One of the regions that are registered is not any more; its key.
     pub(super) fn deregister(&mut self, pick: u32) -> Option<u32> {
-        let count = self.regions.iter().filter(|region| region.is_registered).count();
+        // Those with windows on them stay.
+        let may_go = |region: &Region| region.is_registered && !region.access.contains(AccessFlags::MW_BIND);
+        let count = self.regions.iter().filter(|region| may_go(region)).count();
         let index = pick as usize % count.max(1);
-        let region = self.regions.iter_mut().filter(|region| region.is_registered).nth(index)?;
+        let region = self.regions.iter_mut().filter(|region| may_go(region)).nth(index)?;
         region.is_registered = false;
         Some(region.keys.lkey)
     }

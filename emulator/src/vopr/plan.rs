@@ -209,8 +209,10 @@ impl Service {
     /// Whether it has an operation.
     pub fn has(self, op: Op) -> bool {
         match self {
-            Service::Rc | Service::Xrc => true,
-            Service::Uc => !op.is_answered(),
+            Service::Rc => true,
+            // XRC has them; their windows are not part of the model.
+            Service::Xrc => !op.is_of_window(),
+            Service::Uc => !op.is_answered() && !op.is_of_window(),
             Service::Ud => matches!(op, Op::Send | Op::SendImm),
         }
     }
@@ -249,6 +251,9 @@ pub struct Send {
     pub fence: bool,
     /// Whether it asks for a solicited event.
     pub solicited: bool,
+    /// Whether its memory of the peer is reached through a window, where there is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub window: bool,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Flaw::is_none")]
     pub flaw: Flaw,
@@ -272,6 +277,12 @@ pub enum Op {
     FetchAdd,
     /// Compare and swap.
     CompareSwap,
+    /// A memory window is bound, for the peer.
+    Bind,
+    /// A memory window that was bound for the peer is taken back.
+    LocalInvalidate,
+    /// SEND that takes a memory window of the peer back.
+    SendInvalidate,
 }
 
 impl Op {
@@ -287,12 +298,22 @@ impl Op {
 
     /// Whether it takes a receive WQE from the peer.
     pub fn consumes_receive(self) -> bool {
-        matches!(self, Op::Send | Op::SendImm | Op::WriteImm)
+        matches!(self, Op::Send | Op::SendImm | Op::SendInvalidate | Op::WriteImm)
+    }
+
+    /// Whether it sends nothing.
+    pub fn is_local(self) -> bool {
+        matches!(self, Op::Bind | Op::LocalInvalidate)
+    }
+
+    /// Whether it is about a memory window.
+    pub fn is_of_window(self) -> bool {
+        self.is_local() || self == Op::SendInvalidate
     }
 
     /// Whether it names memory of the peer.
     pub fn is_remote(self) -> bool {
-        !matches!(self, Op::Send | Op::SendImm)
+        self.is_answered() || self.is_write()
     }
 
     /// Whether its data goes into the peer's memory at an address that it names.
@@ -322,6 +343,8 @@ pub enum Flaw {
     BadLkey,
     /// A Q_Key that is not the peer's.
     BadQkey,
+    /// The key of a memory window that was taken back.
+    Unbound,
 }
 
 impl Flaw {

@@ -17,14 +17,23 @@ impl World {
         if !end.takes_sends() || end.outstanding() >= MAX_WRS || !has_op {
             return;
         }
-        let message = self.compose(index, send);
+        let key = self.window_for(index, send.op);
+        if send.op.is_of_window() && key.is_none() {
+            return;
+        }
+        let mut message = self.compose(index, send);
+        message.key = key.unwrap_or(0);
         let remote = self.remote(index, message.flaw);
-        let wr = SendWr { remote, ..work_request(send, &message) };
+        let mut wr = SendWr { remote, ..work_request(send, &message) };
+        if let Some(op) = self.window_op(index, &message) {
+            wr.op = op;
+        }
         let peer = self.peer(index);
         let connection = self.connection_mut(index);
         connection.is_tainted |= !matches!(message.flaw, Flaw::None | Flaw::BadLkey | Flaw::BadQkey);
         self.is_calm &= message.flaw.is_none();
         let End { host, qpn, .. } = self.ends[index];
+        self.ends[index].local[0] += usize::from(message.op.is_local());
         self.ends[index].messages.push(message);
         if let Some(pool) = self.ends[peer].pool {
             self.note_demand(pool);
@@ -37,12 +46,17 @@ impl World {
     fn compose(&mut self, index: usize, send: &plan::Send) -> Message {
         let len = match self.ends[index].service {
             _ if send.op.is_atomic() => 8,
+            _ if send.op.is_local() => 0,
             Service::Ud => send.len.min(MAX_DATAGRAM),
             _ => send.len.min(MAX_MESSAGE),
         };
         let (wr_id, content) = (self.number(), self.number());
-        let is_inline = send.sges == 0 && len <= MAX_INLINE && !send.op.is_answered();
-        let flaw = applicable(send, len, (is_inline, self.ends[index].service));
+        let fits_inline = send.sges == 0 && len <= MAX_INLINE && !send.op.is_answered();
+        let is_inline = fits_inline || send.op.is_local();
+        let mut flaw = applicable(send, len, (is_inline, self.ends[index].service));
+        if flaw == Flaw::Unbound && self.room_nowhere(index, len).is_none() {
+            flaw = Flaw::None;
+        }
         let End { host, pd, .. } = self.ends[index];
         let local = (!is_inline).then(|| {
             let access = if send.op.is_answered() { AccessFlags::LOCAL_WRITE } else { AccessFlags::empty() };
@@ -51,8 +65,7 @@ impl World {
         let peer = self.peer(index);
         // A flaw of its own list does not keep a request from being carried out.
         let remote_flaw = if flaw == Flaw::BadLkey { Flaw::None } else { flaw };
-        let remote =
-            send.op.is_remote().then(|| self.remote_place(index, send.op, len, (remote_flaw, content)));
+        let remote = send.op.is_remote().then(|| self.remote_place(index, send, len, (remote_flaw, content)));
         match local {
             Some(place) if !send.op.is_answered() => self.put(host, &place, content),
             Some(place) if flaw != Flaw::BadLkey => self.hosts[host].ledger.open(&place, Use::Once),
@@ -68,12 +81,14 @@ impl World {
             len,
             imm: (content as u32).to_be_bytes(),
             signaled: send.signaled,
-            fence: send.fence,
+            // A READ that is repeated when its key has been taken back finds nothing any more.
+            fence: send.fence || send.op == Op::SendInvalidate,
             solicited: send.solicited && send.op.consumes_receive(),
             content,
             local,
             remote,
             original,
+            key: 0,
             flaw,
             epoch: self.hosts[self.ends[peer].host].epoch,
             is_void: flaw == Flaw::BadQkey,
@@ -82,8 +97,17 @@ impl World {
     }
 
     /// Where an operation goes in the peer's memory.
-    fn remote_place(&mut self, index: usize, op: Op, len: u32, (flaw, content): (Flaw, u64)) -> Place {
-        let peer = self.peer(index);
+    fn remote_place(
+        &mut self,
+        index: usize,
+        send: &plan::Send,
+        len: u32,
+        (flaw, content): (Flaw, u64),
+    ) -> Place {
+        let (op, peer) = (send.op, self.peer(index));
+        if let (Flaw::Unbound, Some(place)) = (flaw, self.room_nowhere(index, len)) {
+            return place;
+        }
         let End { host, service, .. } = self.ends[peer];
         let pd = match (service, self.pool_of(peer)) {
             // W-56: keys are those of the SRQ's domain.
@@ -103,7 +127,9 @@ impl World {
         if op.is_atomic() && flaw.is_none() {
             return self.word(index, host, (pd, right));
         }
-        let place = self.place(host, (pd, right), len);
+        let through_window = send.window && matches!(flaw, Flaw::None | Flaw::OutOfRange);
+        let window = if through_window { self.room_in_window(index, len) } else { None };
+        let place = window.unwrap_or_else(|| self.place(host, (pd, right), len));
         if op == Op::Read {
             self.put(host, &place, content);
         } else if flaw.is_none() {
@@ -173,7 +199,7 @@ impl World {
 fn work_request(send: &plan::Send, message: &Message) -> SendWr {
     let mut flags = SendFlags::empty();
     flags.set(SendFlags::SIGNALED, send.signaled);
-    flags.set(SendFlags::FENCE, send.fence);
+    flags.set(SendFlags::FENCE, message.fence);
     flags.set(SendFlags::SOLICITED, send.solicited);
     flags.set(SendFlags::INLINE, message.local.is_none());
     let payload = match &message.local {
@@ -196,7 +222,8 @@ fn work_request(send: &plan::Send, message: &Message) -> SendWr {
     let (imm, content) = (message.imm, message.content);
     let compare = if compares_equal(content) { message.original } else { message.original.wrapping_add(1) };
     let op = match message.op {
-        Op::Send => SendOp::Send,
+        // Those about a memory window are made elsewhere.
+        Op::Send | Op::SendInvalidate | Op::Bind | Op::LocalInvalidate => SendOp::Send,
         Op::SendImm => SendOp::SendImm { imm },
         Op::Write => SendOp::Write { va, rkey },
         Op::WriteImm => SendOp::WriteImm { va, rkey, imm },
@@ -214,6 +241,7 @@ fn applicable(send: &plan::Send, len: u32, (is_inline, service): (bool, Service)
         Flaw::BadLkey => len > 0 && !is_inline,
         Flaw::Misaligned => send.op.is_atomic(),
         Flaw::BadQkey => service == Service::Ud,
+        Flaw::Unbound => len > 0 && send.op.is_remote() && !send.op.is_atomic(),
         // Zero bytes need no key.
         _ => len > 0 && send.op.is_remote(),
     };

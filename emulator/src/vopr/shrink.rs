@@ -93,7 +93,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Send(send) => {
             forms.push(Step::Send(super::Send { len: send.len.min(1), ..*send }));
             forms.push(Step::Send(super::Send { len: send.len / 2, ..*send }));
-            forms.push(Step::Send(super::Send { sges: 1, ..*send }));
+            forms.push(Step::Send(super::Send { sges: 1, window: false, ..*send }));
             forms.push(Step::Send(super::Send { fence: false, solicited: false, signaled: true, ..*send }));
         }
         Step::Receive(receive) => forms.push(Step::Receive(super::Receive { sges: 1, ..*receive })),

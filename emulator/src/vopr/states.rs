@@ -167,7 +167,8 @@ impl World {
             let text = format!("the peer expects {expected}; {unacked} is not acknowledged, {high} is next");
             return Err(end.fault("psn", text));
         }
-        let (done, posted) = (end.completed as u32, end.messages.len() as u32);
+        let done = (end.completed - end.local[1]) as u32;
+        let posted = (end.messages.len() - end.local[0]) as u32;
         if responder.msn < done || responder.msn > posted {
             let text =
                 format!("the peer's MSN is {}; {done} of {posted} requests are complete", responder.msn);

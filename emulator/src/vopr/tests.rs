@@ -85,6 +85,22 @@ fn losses_that_nobody_told_about_are_found() {
 }
 
 #[test]
+fn a_window_that_is_not_taken_back_is_found() {
+    // The SEND arrives without its IETH: the key stays good.
+    let rules = found(|seen| {
+        let packet = seen.packet.filter(|packet| packet.opcode().has_ieth())?;
+        let bth = packet.bth();
+        let opcode = match packet.opcode() {
+            Opcode::RC_SEND_LAST_INV => Opcode::RC_SEND_LAST,
+            _ => Opcode::RC_SEND_ONLY,
+        };
+        let plain = PacketHeader::new(opcode, bth.dest_qpn(), bth.psn()).ack_req(true);
+        Some(with_header(&packet, |_| plain.solicited(bth.solicited())))
+    });
+    assert!(rules.contains(&"data".to_string()), "{rules:?}");
+}
+
+#[test]
 fn a_nak_without_a_reason_is_found() {
     let rules = found(|seen| {
         let packet = seen.packet.filter(is_rc)?;
