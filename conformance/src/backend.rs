@@ -1,6 +1,7 @@
 //! The backends there are.
 
 mod sim;
+mod trace;
 mod udp;
 
 pub use sim::Sim;

@@ -42,6 +42,7 @@ impl Case {
     #[must_use]
     pub fn needs(mut self, needs: impl IntoIterator<Item = Need>) -> Case {
         self.needs.extend(needs);
+        self.fabric.observed = self.needs.iter().any(|need| matches!(need, Need::Faults | Need::Trace));
         self
     }
 

@@ -4,10 +4,13 @@ mod access;
 mod attributes;
 mod completions;
 mod datagrams;
+mod faults;
 mod flush;
 mod inline;
 mod objects;
 mod operations;
+mod packets;
+mod retries;
 mod srq;
 mod states;
 mod status;
@@ -38,6 +41,9 @@ pub fn all() -> Vec<Case> {
     windows::add(&mut cases);
     srq::add(&mut cases);
     xrc::add(&mut cases);
+    faults::add(&mut cases);
+    retries::add(&mut cases);
+    packets::add(&mut cases);
     wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));

@@ -27,13 +27,15 @@ pub struct FabricSpec {
     pub endpoints: usize,
     /// Whether there is a raw peer.
     pub raw_peer: bool,
+    /// Whether packets between endpoints pass where faults and the trace are.
+    pub observed: bool,
     /// From this follow all chances, where the backend has a say in them.
     pub seed: u64,
 }
 
 impl Default for FabricSpec {
     fn default() -> Self {
-        FabricSpec { endpoints: 2, raw_peer: false, seed: 0 }
+        FabricSpec { endpoints: 2, raw_peer: false, observed: false, seed: 0 }
     }
 }
 
@@ -75,6 +77,12 @@ pub trait Fabric: Verbs {
     /// The backend has no trace.
     fn take_trace(&mut self) -> Result<Vec<Traced>, Unable> {
         Err(Unable(Need::Trace))
+    }
+
+    /// Where packets for an endpoint are sent, if that is not its own address.
+    fn way_to(&self, to: Endpoint, version: IpVersion) -> Option<IpAddr> {
+        let _ = (to, version);
+        None
     }
 
     /// The raw peer's address.

@@ -7,6 +7,9 @@ mod cq;
 mod raw;
 mod verbs;
 
+pub(in crate::backend) use raw::icrc_context;
+
+use super::trace::Trace;
 use crate::fabric::{
     Backend, Fabric, FabricSpec, IpVersion, OpenError, RawPacket, RawReceived, Traced, Unable,
 };
@@ -14,13 +17,11 @@ use crate::needs::Need;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Endpoint, SrqSpec};
 use cq::SimCq;
 use ferroce_core::{AddressVector, AsyncEvent as CoreEvent, CqId, Event, PdId, RegionKeys, Srqn};
-use ferroce_emulator::rules::{Script, ScriptRule, Seen};
+use ferroce_emulator::rules::{Script, ScriptRule};
 use ferroce_emulator::{Fabric as Network, FabricConfig, HostId, SwitchConfig};
 use ferroce_wire::Qpn;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::rc::Rc;
 
 /// The backend.
 pub struct Sim;
@@ -41,7 +42,7 @@ struct SimFabric {
     hosts: Vec<SimHost>,
     /// The raw peer.
     raw: Option<HostId>,
-    trace: Rc<RefCell<Vec<Traced>>>,
+    trace: Trace,
 }
 
 /// What an endpoint has made. A handle's number is an index, and a place stays empty when its object goes.
@@ -75,12 +76,7 @@ impl SimFabric {
             switch,
             ..FabricConfig::default()
         });
-        let trace = Rc::new(RefCell::new(Vec::new()));
-        let (seen, addresses) = (Rc::clone(&trace), addresses(&network, spec.endpoints));
-        network.network.add_rule(move |packet: &Seen<'_>| {
-            record(&mut seen.borrow_mut(), &addresses, packet);
-            None
-        });
+        let trace = Trace::of(&mut network, spec.endpoints);
         SimFabric {
             raw: spec.raw_peer.then(|| network.endpoint(spec.endpoints)),
             hosts: (0..spec.endpoints).map(|_| SimHost::default()).collect(),
@@ -186,25 +182,6 @@ impl Fabric for SimFabric {
     fn raw_receive(&mut self) -> Option<RawReceived> {
         raw::receive(&mut self.network, self.raw?)
     }
-}
-
-/// The addresses of each endpoint.
-fn addresses(network: &Network, endpoints: usize) -> Vec<[IpAddr; 2]> {
-    let of = |index| [false, true].map(|ipv6| network.address(network.endpoint(index), ipv6));
-    (0..endpoints).map(of).collect()
-}
-
-/// Writes down a packet that leaves an endpoint.
-fn record(trace: &mut Vec<Traced>, addresses: &[[IpAddr; 2]], seen: &Seen<'_>) {
-    let Ok(parsed) = seen.frame.parse() else { return };
-    let (src, traffic_class) = raw::source(&parsed.network());
-    let Some(number) = addresses.iter().position(|own| own.contains(&src)) else { return };
-    trace.push(Traced {
-        at_ns: seen.now,
-        from: Endpoint(number),
-        traffic_class,
-        payload: parsed.transport().to_vec(),
-    });
 }
 
 fn kind_of(event: &CoreEvent) -> AsyncEventKind {

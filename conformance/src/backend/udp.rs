@@ -7,14 +7,20 @@ mod end;
 mod memory;
 mod peer;
 mod refuse;
+mod relay;
 mod sentinel;
 mod verbs;
 
-use crate::fabric::{Backend, Fabric, FabricSpec, IpVersion, OpenError, RawPacket, RawReceived, Unable};
+use crate::fabric::{
+    Backend, Fabric, FabricSpec, IpVersion, OpenError, RawPacket, RawReceived, Traced, Unable,
+};
 use crate::needs::Need;
+use crate::verbs::Endpoint;
 use end::UdpEnd;
 use ferroce::Device;
+use ferroce_emulator::rules::ScriptRule;
 use peer::UdpPeer;
+use relay::Relay;
 use sentinel::Sentinel;
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -33,7 +39,9 @@ impl Backend for Udp {
         let open = || UdpEnd::open(&device).map_err(unusable);
         let ends = (0..spec.endpoints).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let peer = spec.raw_peer.then(UdpPeer::open).transpose().map_err(unusable)?;
-        Ok(Box::new(UdpFabric { ends, peer, sentinel: None, start: Instant::now() }))
+        let relay =
+            spec.observed.then(|| Relay::open(spec.endpoints, spec.seed)).transpose().map_err(unusable)?;
+        Ok(Box::new(UdpFabric { ends, peer, relay, sentinel: None, start: Instant::now() }))
     }
 }
 
@@ -43,6 +51,8 @@ struct UdpFabric {
     sentinel: Option<Sentinel>,
     ends: Vec<UdpEnd>,
     peer: Option<UdpPeer>,
+    /// Between the endpoints, of a fabric that has faults and a trace.
+    relay: Option<Relay>,
     start: Instant,
 }
 
@@ -61,7 +71,28 @@ impl UdpFabric {
             if start.elapsed() > PATIENCE {
                 return false;
             }
-            self.ends.iter().for_each(UdpEnd::assist);
+            self.assist();
+        }
+    }
+
+    /// Lets the engine run for a round, and the relay. Whether a packet moved in that.
+    fn assist(&mut self) -> bool {
+        self.ends.iter().for_each(UdpEnd::assist);
+        let UdpFabric { ends, relay, start, .. } = self;
+        let owner = |qpn| ends.iter().position(|end| end.has_qp(qpn));
+        relay.as_mut().is_some_and(|relay| relay.pump(*start, owner))
+    }
+
+    /// Lets everything that is in the relay, and all that follows from it, come out.
+    fn settle_relay(&mut self) {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let moved = self.assist();
+            sentinel::exchange(self);
+            let is_busy = self.relay.as_ref().is_some_and(Relay::is_busy);
+            if !moved && !self.assist() && !is_busy {
+                return;
+            }
         }
     }
 }
@@ -77,10 +108,26 @@ impl Fabric for UdpFabric {
         for _ in 0..SETTLING_ROUNDS {
             sentinel::exchange(self);
         }
+        if self.relay.is_some() {
+            self.settle_relay();
+        }
     }
 
     fn now_ns(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    fn add_fault(&mut self, rule: ScriptRule) -> Result<(), Unable> {
+        self.relay.as_mut().ok_or(Unable(Need::Faults))?.add_fault(rule);
+        Ok(())
+    }
+
+    fn take_trace(&mut self) -> Result<Vec<Traced>, Unable> {
+        Ok(self.relay.as_ref().ok_or(Unable(Need::Trace))?.trace.take())
+    }
+
+    fn way_to(&self, _: Endpoint, version: IpVersion) -> Option<IpAddr> {
+        (self.relay.is_some() && version == IpVersion::V4).then_some(Relay::ADDRESS.into())
     }
 
     fn raw_address(&self, version: IpVersion) -> Result<IpAddr, Unable> {

@@ -146,7 +146,10 @@ impl Lab {
     /// # Errors
     /// `end` has no address of the plan's version.
     pub fn peer(&mut self, end: &End, plan: &Plan, other: &End, other_plan: &Plan) -> Result<Peer, Failure> {
-        let address = self.address(other.at, plan.version)?;
+        let address = match self.fabric.way_to(other.at, plan.version) {
+            Some(way) => way,
+            None => self.address(other.at, plan.version)?,
+        };
         let ah = AhAttr { traffic_class: plan.traffic_class, ..self.ah_attr(end.at, address)? };
         Ok(Peer { ah, qpn: other.qpn, psn: other_plan.psn })
     }

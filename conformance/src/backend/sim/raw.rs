@@ -4,7 +4,6 @@ use crate::fabric::{Envelope, IpVersion, RawPacket, RawReceived, RawSource, Unab
 use crate::needs::Need;
 use ferroce_core::{Ipv4Id, PacketMeta, Path};
 use ferroce_emulator::{Datagram, Fabric as Network, HostId};
-use ferroce_wire::frame::Network as Headers;
 use ferroce_wire::icrc::{self, IpContext};
 use ferroce_wire::{Ipv4Header, UdpHeader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -88,13 +87,14 @@ pub(super) fn receive(network: &mut Network, raw: HostId) -> Option<RawReceived>
     let Datagram { at, meta, payload } = network.network.poll_datagram(raw)?;
     Some(RawReceived {
         at_ns: at,
-        sealed: icrc::verify(&context(&meta), &payload).is_ok(),
+        sealed: icrc::verify(&icrc_context(&meta), &payload).is_ok(),
         traffic_class: Some(meta.traffic_class),
         payload: payload.to_vec(),
     })
 }
 
-fn context(meta: &PacketMeta) -> IpContext {
+/// What a packet's ICRC covers of its headers.
+pub(in crate::backend) fn icrc_context(meta: &PacketMeta) -> IpContext {
     let source_port = meta.source_port;
     match (meta.src, meta.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -109,15 +109,6 @@ fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
-    }
-}
-
-/// Source address and traffic class of a packet.
-pub(super) fn source(headers: &Headers<'_>) -> (IpAddr, u8) {
-    match headers {
-        Headers::Ipv4(ip, _) => (ip.source().into(), ip.tos()),
-        Headers::Ipv6(ip, _) => (ip.source().into(), ip.traffic_class()),
-        Headers::RoceV1(grh) => (grh.sgid().into(), 0),
     }
 }
 

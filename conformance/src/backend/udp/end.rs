@@ -4,6 +4,7 @@ use super::memory::Memory;
 use super::refuse::unknown;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Refused};
 use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Mw, Pd, Qp, Srq, Xrcd};
+use ferroce_wire::Qpn;
 use rustix::io::ioctl_fionbio;
 use std::os::fd::AsFd;
 
@@ -102,6 +103,11 @@ impl UdpEnd {
 
     pub(super) fn cq(&self, number: usize) -> Result<&EndCq, Refused> {
         self.cqs.get(number).and_then(Option::as_ref).ok_or_else(|| unknown("CQ"))
+    }
+
+    /// Whether it has the QP of that number.
+    pub(super) fn has_qp(&self, qpn: Qpn) -> bool {
+        self.qps.iter().flatten().any(|qp| qp.qpn() == qpn)
     }
 
     pub(super) fn qp(&self, number: usize) -> Result<&Qp, Refused> {

@@ -100,11 +100,11 @@ impl UdpPeer {
 }
 
 /// Where the endpoints are.
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(super) const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// More than any packet has.
-const MAX_DATAGRAM: usize = 8192;
+pub(super) const MAX_DATAGRAM: usize = 8192;
 
-fn bind(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
+pub(super) fn bind(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
     socket.bind(&SocketAddrV4::new(address, port).into())?;
@@ -116,7 +116,12 @@ fn bind(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-fn send_from(socket: &UdpSocket, dst: Ipv4Addr, traffic_class: u8, payload: &[u8]) -> io::Result<()> {
+pub(super) fn send_from(
+    socket: &UdpSocket,
+    dst: Ipv4Addr,
+    traffic_class: u8,
+    payload: &[u8],
+) -> io::Result<()> {
     SockRef::from(socket).set_tos_v4(traffic_class.into())?;
     socket.send_to(payload, SocketAddrV4::new(dst, ROCE_UDP_PORT)).map(|_| ())
 }
