@@ -198,7 +198,7 @@ fn transfer(lab: &mut Lab, a: &End, b: &End, operation: Operation) -> Outcome {
 }
 
 /// What goes on for a whole transfer.
-const WEATHER: [(&str, MakeRule); 9] = [
+const WEATHER: [(&str, MakeRule); 10] = [
     ("loss-of-0.1-percent", || ScriptRule { one_in: Some(1000), ..rule(Action::Drop) }),
     ("loss-of-1-percent", || ScriptRule { one_in: Some(100), ..rule(Action::Drop) }),
     ("loss-of-10-percent", || ScriptRule { one_in: Some(10), ..rule(Action::Drop) }),
@@ -207,6 +207,7 @@ const WEATHER: [(&str, MakeRule); 9] = [
     ("reordered-by-1", || reordered(1)),
     ("reordered-by-2", || reordered(2)),
     ("reordered-by-64", || reordered(64)),
+    ("ce-on-every-packet", || rule(Action::MarkCe)),
     ("damage-of-1-percent", || ScriptRule { one_in: Some(100), ..rule(Action::Corrupt { bit: None }) }),
 ];
 
