@@ -1,6 +1,6 @@
 //! The memory of a virtual host: buffers at addresses, and nothing in between.
 
-use ferroce_core::{BadAddress, Memory};
+use ferroce_core::{BadAddress, Memory, Place};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -123,21 +123,21 @@ impl Default for HostMemory {
 }
 
 impl Memory for HostMemory {
-    fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), BadAddress> {
+    fn read(&self, Place { addr, .. }: Place, dst: &mut [u8]) -> Result<(), BadAddress> {
         self.record(AccessKind::Read, addr, dst.len());
         self.with(addr, dst.len(), |bytes| dst.copy_from_slice(bytes))
     }
 
-    fn write(&self, addr: u64, src: &[u8]) -> Result<(), BadAddress> {
+    fn write(&self, Place { addr, .. }: Place, src: &[u8]) -> Result<(), BadAddress> {
         self.record(AccessKind::Write, addr, src.len());
         self.put(addr, src)
     }
 
-    fn compare_swap(&self, addr: u64, compare: u64, swap: u64) -> Result<u64, BadAddress> {
+    fn compare_swap(&self, Place { addr, .. }: Place, compare: u64, swap: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| if before == compare { swap } else { before })
     }
 
-    fn fetch_add(&self, addr: u64, add: u64) -> Result<u64, BadAddress> {
+    fn fetch_add(&self, Place { addr, .. }: Place, add: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| before.wrapping_add(add))
     }
 }
@@ -168,13 +168,13 @@ mod tests {
     fn accesses_of_the_device_are_recorded_and_those_of_the_host_are_not() {
         let mut memory = HostMemory::new();
         let a = memory.alloc(16);
-        assert_eq!(memory.write(a, &[1]), Ok(()));
+        assert_eq!(memory.write(Place::mapped(a), &[1]), Ok(()));
         memory.record_accesses();
         assert_eq!(memory.put(a, &[1]), Ok(()));
-        assert_eq!(memory.write(a + 1, &[1, 2]), Ok(()));
-        assert_eq!(memory.read(a, &mut [0; 3]), Ok(()));
-        assert_eq!(memory.fetch_add(a + 8, 1), Ok(0));
-        assert!(memory.write(0, &[1]).is_err());
+        assert_eq!(memory.write(Place::mapped(a + 1), &[1, 2]), Ok(()));
+        assert_eq!(memory.read(Place::mapped(a), &mut [0; 3]), Ok(()));
+        assert_eq!(memory.fetch_add(Place::mapped(a + 8), 1), Ok(0));
+        assert!(memory.write(Place::mapped(0), &[1]).is_err());
         let seen: Vec<_> =
             memory.take_accesses().iter().map(|access| (access.kind, access.addr, access.len)).collect();
         let expected = [
@@ -191,10 +191,10 @@ mod tests {
     fn atomics_give_the_value_before() {
         let mut memory = HostMemory::new();
         let a = memory.alloc(16);
-        assert_eq!(memory.fetch_add(a + 8, 5), Ok(0));
-        assert_eq!(memory.compare_swap(a + 8, 4, 9), Ok(5));
-        assert_eq!(memory.compare_swap(a + 8, 5, 9), Ok(5));
+        assert_eq!(memory.fetch_add(Place::mapped(a + 8), 5), Ok(0));
+        assert_eq!(memory.compare_swap(Place::mapped(a + 8), 4, 9), Ok(5));
+        assert_eq!(memory.compare_swap(Place::mapped(a + 8), 5, 9), Ok(5));
         assert_eq!(memory.get(a + 8, 8), Ok(9u64.to_ne_bytes().to_vec()));
-        assert_eq!(memory.fetch_add(a + 9, 1), Err(BadAddress { addr: a + 9 }));
+        assert_eq!(memory.fetch_add(Place::mapped(a + 9), 1), Err(BadAddress { addr: a + 9 }));
     }
 }

@@ -7,15 +7,16 @@ use crate::multicast::{Groups, McastError, group_of};
 use crate::output::Output;
 use crate::qp::Qp;
 use crate::regions::{
-    AllocMwError, DeregisterError, KeyFault, MwType, RegionKeys, RegionSpec, Regions, RegisterError,
+    AllocMwError, DeregisterError, KeyFault, LocalFault, LocalUse, MwType, RegionChange, RegionKeys,
+    RegionSpec, Regions, RegisterError, ReregisterError,
 };
 use crate::schedule::{MAX_REFUSALS, Schedule, Turn};
 use crate::srq::{CreateSrqError, DestroySrqError, SrqInit, Srqn, Srqs, UnknownSrq};
 use crate::table::QpTable;
 use crate::timers::Deadlines;
 use crate::{
-    Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, PdId, Profile, QpAttr, QpAttrMask,
-    QpInit, QpSnapshot, QpState, QpType, RecvWr, SendWr, TransmitSink,
+    Completion, CqId, Event, Memory, ModifyQpError, Nanos, PacketMeta, PdId, Place, Profile, QpAttr,
+    QpAttrMask, QpInit, QpSnapshot, QpState, QpType, RecvWr, SendWr, Sge, TransmitSink,
 };
 use ferroce_wire::{Packet, ParseError, Psn, Qpn};
 use smallvec::SmallVec;
@@ -78,6 +79,21 @@ impl Device {
     /// Registers memory; see [`RegionSpec`].
     pub fn register(&mut self, spec: RegionSpec) -> Result<RegionKeys, RegisterError> {
         self.shared.regions.register(spec)
+    }
+
+    /// Makes a region with nothing behind its addresses (`ibv_alloc_null_mr(3)`).
+    pub fn register_null(&mut self, pd: PdId) -> Result<RegionKeys, RegisterError> {
+        self.shared.regions.register_null(pd)
+    }
+
+    /// Changes a region (`ibv_rereg_mr(3)`), all or nothing. What was answered in part is answered from what it is now.
+    pub fn reregister(&mut self, lkey: u32, change: &RegionChange) -> Result<(), ReregisterError> {
+        self.shared.regions.reregister(lkey, change)
+    }
+
+    /// Where the memory of `sge` is, and whether a QP of `pd` may use it so.
+    pub fn check_local(&self, pd: PdId, sge: &Sge, usage: LocalUse) -> Result<Place, LocalFault> {
+        self.shared.regions.check_local(pd, sge, usage)
     }
 
     /// Takes a region out. No packet handled or made after this call touches its memory. Fails while windows are bound to it.

@@ -20,9 +20,9 @@ pub(crate) fn gather(
 ) -> Result<(), SgeFault> {
     let mut rest = dst;
     for piece in pieces(source.sges, offset, rest.len() as u64) {
-        let addr = source.regions.check_local(source.pd, &piece, LocalUse::Read)?;
+        let place = source.regions.check_local(source.pd, &piece, LocalUse::Read)?;
         let (now, later) = rest.split_at_mut(piece.length as usize);
-        memory.read(addr, now)?;
+        place.read(now, memory)?;
         rest = later;
     }
     Ok(())
@@ -37,9 +37,9 @@ pub(crate) fn scatter(
 ) -> Result<(), SgeFault> {
     let mut rest = src;
     for piece in pieces(target.sges, offset, rest.len() as u64) {
-        let addr = target.regions.check_local(target.pd, &piece, LocalUse::Write)?;
+        let place = target.regions.check_local(target.pd, &piece, LocalUse::Write)?;
         let (now, later) = rest.split_at(piece.length as usize);
-        memory.write(addr, now)?;
+        place.write(now, memory)?;
         rest = later;
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::fault::ResponderFault;
 use crate::gather::{Local, scatter, total_length};
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::srq::Srqs;
-use crate::{AccessFlags, Memory, PdId, Srqn, WcFlags, WcOpcode, WcStatus};
+use crate::{AccessFlags, Memory, PdId, Place, Srqn, WcFlags, WcOpcode, WcStatus};
 use ferroce_wire::{Opcode, Operation, Packet};
 
 /// The receive queue, and the message that is being received.
@@ -190,8 +190,8 @@ impl Inbound {
         if !payload.is_empty() {
             // The region may have gone since the first packet.
             let va = va.wrapping_add(u64::from(written));
-            let addr = remote(ctx, pd, packet.opcode(), rkey, va, payload.len() as u32)?;
-            memory.write(addr, payload).map_err(|fault| address_fault(packet.opcode(), fault))?;
+            let place = remote(ctx, pd, packet.opcode(), rkey, va, payload.len() as u32)?;
+            memory.write(place, payload).map_err(|fault| address_fault(packet.opcode(), fault))?;
         }
         self.message = Some(Message::Write { va, rkey, length, written: written + payload.len() as u32 });
         Ok(())
@@ -269,7 +269,7 @@ pub(crate) fn check_rkey(ctx: &Context<'_>, packet: &Packet<'_>, pd: PdId) -> Re
     remote(ctx, pd, packet.opcode(), rkey, va, length).map(|_| ())
 }
 
-/// Looks a remote range up; the host address of its first byte.
+/// Looks a remote range up; where it is.
 pub(crate) fn remote(
     ctx: &Context<'_>,
     pd: PdId,
@@ -277,7 +277,7 @@ pub(crate) fn remote(
     rkey: u32,
     va: u64,
     length: u32,
-) -> Result<u64, ResponderFault> {
+) -> Result<Place, ResponderFault> {
     ctx.shared
         .regions
         .check_remote(ctx.key_user(pd), rkey, va, length, needed_access(opcode))

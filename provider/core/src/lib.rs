@@ -49,13 +49,14 @@ pub use dcqcn::{Dcqcn, Reacts};
 pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use icrc_check::check as check_icrc;
-pub use memory::{BadAddress, Memory, PdId};
+pub use memory::{Backing, BadAddress, Memory, PdId, Place};
 pub use multicast::McastError;
 pub use path::{Ecn, Ipv4Id, PacketMeta, Path};
 pub use profile::Profile;
 pub use regions::{
     AllocMwError, BindFault, DeregisterError, InvalidateFault, KeyFault, KeyUser, LocalFault, LocalUse,
-    MAX_KEYS, MwBind, MwType, RangeFault, RegionKeys, RegionSpec, Regions, RegisterError, RemoteFault, Type2,
+    MAX_KEYS, MwBind, MwType, RangeFault, RegionChange, RegionKeys, RegionSpec, Regions, RegisterError,
+    RemoteFault, ReregisterError, Type2,
 };
 pub use sink::TransmitSink;
 pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};

@@ -18,10 +18,10 @@ mod keys;
 mod tests;
 mod windows;
 
-use crate::{AccessFlags, PdId, Sge};
+use crate::{AccessFlags, Backing, PdId, Place, Sge};
 pub use fault::{
     AllocMwError, BindFault, DeregisterError, InvalidateFault, KeyFault, LocalFault, RangeFault,
-    RegisterError, RemoteFault,
+    RegisterError, RemoteFault, ReregisterError,
 };
 use ferroce_wire::Qpn;
 use keys::{KeyBytes, Numbers};
@@ -53,6 +53,17 @@ pub struct RegionSpec {
     pub iova: u64,
     /// Rights. Keep bits that [`AccessFlags`] does not know (`from_bits_retain`), so that they can be refused.
     pub access: AccessFlags,
+}
+
+/// What to change of a region (`ibv_rereg_mr(3)`); the rest stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegionChange {
+    /// Another protection domain.
+    pub pd: Option<PdId>,
+    /// Other memory: address, bytes, iova.
+    pub memory: Option<(u64, u64, u64)>,
+    /// Other rights.
+    pub access: Option<AccessFlags>,
 }
 
 /// The keys of a region.
@@ -118,6 +129,7 @@ struct Region {
     addr: u64,
     length: u64,
     iova: u64,
+    backing: Backing,
     /// Windows bound to it.
     windows: u32,
 }
@@ -152,6 +164,41 @@ impl Regions {
         Ok(RegionKeys { lkey: key, rkey: key })
     }
 
+    /// Makes a region of all addresses with nothing behind them, for elements whose data nobody wants.
+    ///
+    /// # Errors
+    /// A full table.
+    pub fn register_null(&mut self, pd: PdId) -> Result<RegionKeys, RegisterError> {
+        let access = AccessFlags::LOCAL_WRITE;
+        let region =
+            Region { pd, access, addr: 0, length: u64::MAX, iova: 0, backing: Backing::Nothing, windows: 0 };
+        let key =
+            self.fill_slot(Entry::Region(region)).ok_or(RegisterError::TooManyKeys { max: self.max })?;
+        Ok(RegionKeys { lkey: key, rkey: key })
+    }
+
+    /// Changes a region, all or nothing; its keys stay.
+    ///
+    /// # Errors
+    /// There is none; windows are bound to it; what it would be cannot be registered. It is as it was.
+    pub fn reregister(&mut self, lkey: u32, change: &RegionChange) -> Result<(), ReregisterError> {
+        let region = self.region(lkey)?;
+        if region.windows > 0 {
+            return Err(ReregisterError::WindowsBound { lkey, windows: region.windows });
+        }
+        if region.backing == Backing::Nothing {
+            return Err(ReregisterError::Null { lkey });
+        }
+        let (addr, length, iova) = change.memory.unwrap_or((region.addr, region.length, region.iova));
+        let access = change.access.unwrap_or(region.access);
+        let spec = RegionSpec { pd: change.pd.unwrap_or(region.pd), addr, length, iova, access };
+        let changed = Region::new(spec)?;
+        if let Some(region) = self.region_mut(lkey) {
+            *region = changed;
+        }
+        Ok(())
+    }
+
     /// Takes the region with `lkey` out. Its keys fail from now on.
     ///
     /// # Errors
@@ -172,21 +219,21 @@ impl Regions {
         Ok(())
     }
 
-    /// Checks a use of the memory that `sge` names by a QP of `pd`; the host address. Nothing may be accessed
+    /// Checks a use of the memory that `sge` names by a QP of `pd`; where it is. Nothing may be accessed
     /// there when the length is 0.
-    pub fn check_local(&self, pd: PdId, sge: &Sge, usage: LocalUse) -> Result<u64, LocalFault> {
+    pub fn check_local(&self, pd: PdId, sge: &Sge, usage: LocalUse) -> Result<Place, LocalFault> {
         if sge.length == 0 {
-            return Ok(sge.addr);
+            return Ok(Place::mapped(sge.addr));
         }
         let region = self.region_of(pd, sge.lkey)?;
         if usage == LocalUse::Write && !region.access.contains(AccessFlags::LOCAL_WRITE) {
             return Err(LocalFault::NotWritable { lkey: sge.lkey });
         }
-        Ok(region.host_address(sge.addr, sge.length.into())?)
+        Ok(region.place_of(sge.addr, sge.length.into())?)
     }
 
-    /// Checks a peer's use of `length` bytes at `va` through a QP, which needs all rights of `need`; the
-    /// host address. Nothing may be accessed there when `length` is 0.
+    /// Checks a peer's use of `length` bytes at `va` through a QP, which needs all rights of `need`;
+    /// where they are. Nothing may be accessed there when `length` is 0.
     pub fn check_remote(
         &self,
         user: KeyUser,
@@ -194,16 +241,16 @@ impl Regions {
         va: u64,
         length: u32,
         need: AccessFlags,
-    ) -> Result<u64, RemoteFault> {
+    ) -> Result<Place, RemoteFault> {
         if length == 0 {
-            return Ok(va);
+            return Ok(Place::mapped(va));
         }
         match &self.slot(rkey)?.entry {
             Entry::Vacant => Err(KeyFault::Unknown { key: rkey }.into()),
             Entry::Region(region) => {
                 check_pd(rkey, region.pd, user.pd)?;
                 check_rights(rkey, region.access, need)?;
-                Ok(region.host_address(va, length.into())?)
+                Ok(region.place_of(va, length.into())?)
             }
             Entry::Window(window) => self.check_window(window, user, rkey, va, length, need),
         }
@@ -306,13 +353,21 @@ impl Region {
                 return Err(RegisterError::Wraps { what, start, length });
             }
         }
-        Ok(Region { pd, access, addr, length, iova, windows: 0 })
+        let on_demand = access.contains(AccessFlags::ON_DEMAND);
+        let backing = if on_demand { Backing::OnDemand } else { Backing::Mapped };
+        Ok(Region { pd, access, addr, length, iova, backing, windows: 0 })
     }
 
-    /// The host address behind `va`, if all of `length` bytes lie inside.
+    /// Where `va` is, if all of `length` bytes lie inside.
     #[inline]
-    fn host_address(&self, va: u64, length: u64) -> Result<u64, RangeFault> {
-        Ok(self.addr + offset_in(self.iova, self.length, va, length)?)
+    fn place_of(&self, va: u64, length: u64) -> Result<Place, RangeFault> {
+        Ok(self.place(offset_in(self.iova, self.length, va, length)?))
+    }
+
+    /// The place so many bytes behind its beginning.
+    #[inline]
+    fn place(&self, offset: u64) -> Place {
+        Place { addr: self.addr + offset, backing: self.backing }
     }
 }
 
@@ -331,12 +386,12 @@ fn offset_in(start: u64, size: u64, va: u64, length: u64) -> Result<u64, RangeFa
 /// `IBV_ACCESS_OPTIONAL_RANGE`.
 const OPTIONAL_ACCESS: u32 = 0x3ff0_0000;
 
-/// What a region can be registered with. Windows, huge pages and zero-based addresses cost nothing; a device
-/// that does not report on-demand paging or FLUSH refuses their bits.
+/// What a region can be registered with. A device that does not report FLUSH refuses its bits.
 const SUPPORTED_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
     .union(AccessFlags::REMOTE_WRITE)
     .union(AccessFlags::REMOTE_READ)
     .union(AccessFlags::REMOTE_ATOMIC)
     .union(AccessFlags::MW_BIND)
     .union(AccessFlags::ZERO_BASED)
+    .union(AccessFlags::ON_DEMAND)
     .union(AccessFlags::HUGETLB);

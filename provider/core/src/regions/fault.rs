@@ -62,6 +62,33 @@ pub enum DeregisterError {
     },
 }
 
+/// Why a region was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ReregisterError {
+    /// There is none.
+    #[error("nothing to reregister: {0}")]
+    Key(#[from] KeyFault),
+    /// Windows are bound to it (EBUSY).
+    #[error(
+        "{windows} memory windows are bound to the region of {lkey:#010x}: unbind or invalidate them first"
+    )]
+    WindowsBound {
+        /// Its key.
+        lkey: u32,
+        /// How many.
+        windows: u32,
+    },
+    /// It has no memory to change.
+    #[error("{lkey:#010x} is the key of a null region, of which nothing can be changed")]
+    Null {
+        /// Its key.
+        lkey: u32,
+    },
+    /// What it would be cannot be registered.
+    #[error(transparent)]
+    Register(#[from] RegisterError),
+}
+
 /// Why a memory window was not made: the table is full (ENOMEM).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("all {max} keys of the device are in use: deallocate some memory windows, or deregister regions")]

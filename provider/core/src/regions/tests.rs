@@ -13,6 +13,23 @@ fn spec(addr: u64, length: u64, access: AccessFlags) -> RegionSpec {
     RegionSpec { pd: PD, addr, length, iova: addr, access }
 }
 
+/// The address that a peer's use leads to.
+pub(super) fn remote_addr(
+    regions: &Regions,
+    user: KeyUser,
+    rkey: u32,
+    va: u64,
+    length: u32,
+    need: AccessFlags,
+) -> Result<u64, RemoteFault> {
+    regions.check_remote(user, rkey, va, length, need).map(|place| place.addr)
+}
+
+/// The address that the use of an element leads to.
+pub(super) fn local_addr(regions: &Regions, pd: PdId, sge: &Sge, usage: LocalUse) -> Result<u64, LocalFault> {
+    regions.check_local(pd, sge, usage).map(|place| place.addr)
+}
+
 fn sge(lkey: u32, addr: u64, length: u32) -> Sge {
     Sge { addr, length, lkey }
 }
@@ -22,13 +39,13 @@ fn a_region_is_usable_from_its_first_byte_to_its_last() {
     let mut regions = Regions::new(1);
     let keys = regions.register(spec(0x1000, 0x100, ALL_RIGHTS)).unwrap();
     assert_eq!(keys.lkey, keys.rkey);
-    let local = |addr, length| regions.check_local(PD, &sge(keys.lkey, addr, length), LocalUse::Write);
+    let local = |addr, length| local_addr(&regions, PD, &sge(keys.lkey, addr, length), LocalUse::Write);
     assert_eq!(local(0x1000, 0x100), Ok(0x1000));
     assert_eq!(local(0x10ff, 1), Ok(0x10ff));
     for (va, length) in [(0xfff, 1), (0x1000, 0x101), (0x1100, 1), (0x10ff, 2), (0x1001, u32::MAX)] {
         let fault = RangeFault { va, length: length.into(), start: 0x1000, size: 0x100 };
         assert_eq!(local(va, length), Err(LocalFault::Range(fault)));
-        let remote = regions.check_remote(USER, keys.rkey, va, length, AccessFlags::REMOTE_READ);
+        let remote = remote_addr(&regions, USER, keys.rkey, va, length, AccessFlags::REMOTE_READ);
         assert_eq!(remote, Err(RemoteFault::Range(fault)));
     }
 }
@@ -38,13 +55,13 @@ fn addresses_are_translated_from_the_iova() {
     let mut regions = Regions::new(1);
     let shifted = RegionSpec { iova: 0xffff_ffff_ffff_0000, ..spec(0x5000, 0x100, ALL_RIGHTS) };
     let key = regions.register(shifted).unwrap().rkey;
-    let remote = |va| regions.check_remote(USER, key, va, 8, AccessFlags::REMOTE_WRITE);
+    let remote = |va| remote_addr(&regions, USER, key, va, 8, AccessFlags::REMOTE_WRITE);
     assert_eq!(remote(0xffff_ffff_ffff_0010), Ok(0x5010));
     assert!(remote(0x5010).is_err());
     let zero = RegionSpec { iova: 0x5000, ..spec(0x5000, 0x100, ALL_RIGHTS | AccessFlags::ZERO_BASED) };
     let key = regions.register(zero).unwrap().rkey;
-    assert_eq!(regions.check_remote(USER, key, 0xf8, 8, AccessFlags::REMOTE_WRITE), Ok(0x50f8));
-    assert!(regions.check_remote(USER, key, 0x5000, 8, AccessFlags::REMOTE_WRITE).is_err());
+    assert_eq!(remote_addr(&regions, USER, key, 0xf8, 8, AccessFlags::REMOTE_WRITE), Ok(0x50f8));
+    assert!(remote_addr(&regions, USER, key, 0x5000, 8, AccessFlags::REMOTE_WRITE).is_err());
 }
 
 #[test]
@@ -56,7 +73,7 @@ fn a_range_that_wraps_at_64_bits_is_outside() {
     let high = regions.register(spec(top - 0x1000, 0x1000, ALL_RIGHTS)).unwrap().rkey;
     for key in [low, high] {
         for va in [top, u64::MAX] {
-            let result = regions.check_remote(USER, key, va, 0x400, AccessFlags::REMOTE_WRITE);
+            let result = remote_addr(&regions, USER, key, va, 0x400, AccessFlags::REMOTE_WRITE);
             assert!(matches!(result, Err(RemoteFault::Range(_))), "{va:#x}: {result:?}");
         }
     }
@@ -68,8 +85,8 @@ fn a_key_of_another_protection_domain_is_refused() {
     let key = regions.register(spec(0x1000, 0x100, ALL_RIGHTS)).unwrap().rkey;
     let fault = KeyFault::OtherPd { key, used_in: OTHER, belongs_to: PD };
     let read = AccessFlags::REMOTE_READ;
-    assert_eq!(regions.check_local(OTHER, &sge(key, 0x1000, 1), LocalUse::Read), Err(fault.into()));
-    assert_eq!(regions.check_remote(KeyUser { pd: OTHER, ..USER }, key, 0x1000, 1, read), Err(fault.into()));
+    assert_eq!(local_addr(&regions, OTHER, &sge(key, 0x1000, 1), LocalUse::Read), Err(fault.into()));
+    assert_eq!(remote_addr(&regions, KeyUser { pd: OTHER, ..USER }, key, 0x1000, 1, read), Err(fault.into()));
     assert_eq!(regions.invalidate(KeyUser { pd: OTHER, ..USER }, Type2::B, key), Err(fault.into()));
 }
 
@@ -81,19 +98,19 @@ fn every_needed_right_must_be_there() {
     let key = regions.register(spec(0x1000, 0x100, granted)).unwrap().rkey;
     let need = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
     assert_eq!(
-        regions.check_remote(USER, key, 0x1000, 1, need),
+        remote_addr(&regions, USER, key, 0x1000, 1, need),
         Err(RemoteFault::MissingRights { rkey: key, missing: AccessFlags::REMOTE_READ, granted })
     );
-    assert_eq!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_WRITE), Ok(0x1000));
+    assert_eq!(remote_addr(&regions, USER, key, 0x1000, 1, AccessFlags::REMOTE_WRITE), Ok(0x1000));
 }
 
 #[test]
 fn without_local_write_the_device_only_reads() {
     let mut regions = Regions::new(1);
     let key = regions.register(spec(0x1000, 0x100, AccessFlags::REMOTE_READ)).unwrap().lkey;
-    assert_eq!(regions.check_local(PD, &sge(key, 0x1000, 4), LocalUse::Read), Ok(0x1000));
+    assert_eq!(local_addr(&regions, PD, &sge(key, 0x1000, 4), LocalUse::Read), Ok(0x1000));
     assert_eq!(
-        regions.check_local(PD, &sge(key, 0x1000, 4), LocalUse::Write),
+        local_addr(&regions, PD, &sge(key, 0x1000, 4), LocalUse::Write),
         Err(LocalFault::NotWritable { lkey: key })
     );
 }
@@ -102,15 +119,15 @@ fn without_local_write_the_device_only_reads() {
 fn zero_bytes_need_no_key() {
     // rxe refused or crashed: linux-rdma ff79dd0a5, 039603b36.
     let regions = Regions::new(1);
-    assert!(regions.check_remote(USER, 0xdead_beef, u64::MAX, 0, AccessFlags::REMOTE_WRITE).is_ok());
-    assert!(regions.check_local(PD, &sge(0xdead_beef, u64::MAX, 0), LocalUse::Write).is_ok());
+    assert!(remote_addr(&regions, USER, 0xdead_beef, u64::MAX, 0, AccessFlags::REMOTE_WRITE).is_ok());
+    assert!(local_addr(&regions, PD, &sge(0xdead_beef, u64::MAX, 0), LocalUse::Write).is_ok());
 }
 
 #[test]
 fn an_empty_region_has_keys_and_no_bytes() {
     let mut regions = Regions::new(1);
     let key = regions.register(spec(0x1000, 0, ALL_RIGHTS)).unwrap().rkey;
-    assert!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_err());
+    assert!(remote_addr(&regions, USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_err());
     assert_eq!(regions.deregister(key), Ok(()));
 }
 
@@ -128,7 +145,7 @@ fn rights_that_contradict_or_mean_nothing_are_refused() {
     for bit in 20..30 {
         assert_eq!(register(AccessFlags::from_bits_retain(1 << bit)), Ok(()), "optional bit {bit}");
     }
-    for access in [AccessFlags::ON_DEMAND, AccessFlags::FLUSH_GLOBAL, AccessFlags::FLUSH_PERSISTENT] {
+    for access in [AccessFlags::FLUSH_GLOBAL, AccessFlags::FLUSH_PERSISTENT] {
         assert_eq!(register(access), Err(RegisterError::UnsupportedAccess { access }));
     }
     assert_eq!(register(AccessFlags::empty()), Ok(()));
@@ -167,10 +184,10 @@ fn keys_do_not_run_out_and_stale_ones_fail() {
     for n in 0..70_000u64 {
         let key = regions.register(spec(n << 12, 0x100, ALL_RIGHTS)).unwrap().rkey;
         if let Some(stale) = before.replace(key) {
-            let result = regions.check_remote(USER, stale, (n - 1) << 12, 1, AccessFlags::REMOTE_WRITE);
+            let result = remote_addr(&regions, USER, stale, (n - 1) << 12, 1, AccessFlags::REMOTE_WRITE);
             assert_eq!(result, Err(KeyFault::Stale { key: stale }.into()));
         }
-        assert_eq!(regions.check_remote(USER, key, n << 12, 1, AccessFlags::REMOTE_WRITE), Ok(n << 12));
+        assert_eq!(remote_addr(&regions, USER, key, n << 12, 1, AccessFlags::REMOTE_WRITE), Ok(n << 12));
         regions.deregister(key).unwrap();
         assert_eq!(regions.deregister(key), Err(KeyFault::Stale { key }.into()));
     }
@@ -207,9 +224,91 @@ fn a_user_region_cannot_be_invalidated() {
     let mut regions = Regions::new(1);
     let key = regions.register(spec(0x1000, 0x100, ALL_RIGHTS)).unwrap().rkey;
     assert_eq!(regions.invalidate(USER, Type2::B, key), Err(InvalidateFault::UserRegion { rkey: key }));
-    assert!(regions.check_remote(USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_ok());
+    assert!(remote_addr(&regions, USER, key, 0x1000, 1, AccessFlags::REMOTE_READ).is_ok());
     regions.deregister(key).unwrap();
     assert_eq!(regions.invalidate(USER, Type2::B, key), Err(KeyFault::Stale { key }.into()));
+}
+
+#[test]
+fn memory_may_be_paged_in_on_demand_or_be_all_of_it() {
+    let mut regions = Regions::new(1);
+    let access = ALL_RIGHTS | AccessFlags::ON_DEMAND;
+    let all = regions.register(spec(0, u64::MAX, access)).unwrap();
+    for addr in [0, 0x1234_5678, 1 << 60] {
+        let place = Place { addr, backing: Backing::OnDemand };
+        assert_eq!(regions.check_remote(USER, all.rkey, addr, 8, AccessFlags::REMOTE_WRITE), Ok(place));
+        assert_eq!(regions.check_local(PD, &sge(all.lkey, addr, 8), LocalUse::Write), Ok(place));
+    }
+    assert!(remote_addr(&regions, USER, all.rkey, u64::MAX, 8, AccessFlags::REMOTE_READ).is_err());
+    let mapped = regions.register(spec(0x1000, 8, ALL_RIGHTS)).unwrap();
+    let place = regions.check_local(PD, &sge(mapped.lkey, 0x1000, 8), LocalUse::Read);
+    assert_eq!(place, Ok(Place::mapped(0x1000)));
+}
+
+#[test]
+fn a_null_region_has_every_address_and_is_no_ones_to_reach() {
+    let mut regions = Regions::new(1);
+    let keys = regions.register_null(PD).unwrap();
+    for usage in [LocalUse::Read, LocalUse::Write] {
+        let place = regions.check_local(PD, &sge(keys.lkey, 0xffff_0000, 1 << 20), usage).unwrap();
+        assert_eq!(place.backing, Backing::Nothing);
+        assert!(local_addr(&regions, OTHER, &sge(keys.lkey, 0, 8), usage).is_err());
+    }
+    for need in [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC] {
+        assert!(matches!(
+            remote_addr(&regions, USER, keys.rkey, 0x1000, 8, need),
+            Err(RemoteFault::MissingRights { .. })
+        ));
+    }
+    let nothing = RegionChange::default();
+    assert_eq!(regions.reregister(keys.lkey, &nothing), Err(ReregisterError::Null { lkey: keys.lkey }));
+    assert_eq!(regions.deregister(keys.lkey), Ok(()));
+}
+
+#[test]
+fn a_region_is_changed_in_each_part_alone_and_keeps_its_keys() {
+    let mut regions = Regions::new(1);
+    let read = AccessFlags::REMOTE_READ;
+    let key = regions.register(RegionSpec { iova: 0x9000, ..spec(0x1000, 0x100, read) }).unwrap().rkey;
+    let other = KeyUser { pd: OTHER, ..USER };
+    let pd = RegionChange { pd: Some(OTHER), ..RegionChange::default() };
+    regions.reregister(key, &pd).unwrap();
+    assert!(remote_addr(&regions, USER, key, 0x9000, 8, read).is_err());
+    assert_eq!(remote_addr(&regions, other, key, 0x9000, 8, read), Ok(0x1000));
+    let memory = RegionChange { memory: Some((0x5000, 0x10, 0x5000)), ..RegionChange::default() };
+    regions.reregister(key, &memory).unwrap();
+    assert!(remote_addr(&regions, other, key, 0x9000, 8, read).is_err());
+    assert_eq!(remote_addr(&regions, other, key, 0x5008, 8, read), Ok(0x5008));
+    assert!(remote_addr(&regions, other, key, 0x5008, 9, read).is_err());
+    let access = RegionChange { access: Some(ALL_RIGHTS - read), ..RegionChange::default() };
+    regions.reregister(key, &access).unwrap();
+    assert!(remote_addr(&regions, other, key, 0x5000, 8, read).is_err());
+    assert_eq!(remote_addr(&regions, other, key, 0x5000, 8, AccessFlags::REMOTE_WRITE), Ok(0x5000));
+    let zero_based = RegionChange { access: Some(read | AccessFlags::ZERO_BASED), ..RegionChange::default() };
+    regions.reregister(key, &zero_based).unwrap();
+    assert_eq!(remote_addr(&regions, other, key, 8, 8, read), Ok(0x5008));
+}
+
+#[test]
+fn a_change_that_is_refused_leaves_the_region_as_it_was() {
+    let mut regions = Regions::new(1);
+    let key = regions.register(spec(0x1000, 0x100, ALL_RIGHTS | AccessFlags::MW_BIND)).unwrap().lkey;
+    let bad_rights =
+        RegionChange { access: Some(AccessFlags::REMOTE_WRITE), pd: Some(OTHER), ..RegionChange::default() };
+    let bad_memory =
+        RegionChange { memory: Some((u64::MAX, 2, 0)), pd: Some(OTHER), ..RegionChange::default() };
+    for change in [bad_rights, bad_memory] {
+        assert!(matches!(regions.reregister(key, &change), Err(ReregisterError::Register(_))));
+    }
+    let stale = ReregisterError::Key(KeyFault::Stale { key: key ^ 1 });
+    assert_eq!(regions.reregister(key ^ 1, &RegionChange::default()), Err(stale));
+    let rkey = regions.alloc_window(PD, MwType::Type1).unwrap();
+    let bind = MwBind { lkey: key, addr: 0x1000, length: 8, access: AccessFlags::REMOTE_READ };
+    regions.bind(USER, rkey, &bind).unwrap();
+    let bound = ReregisterError::WindowsBound { lkey: key, windows: 1 };
+    let smaller = RegionChange { memory: Some((0x1000, 4, 0x1000)), ..RegionChange::default() };
+    assert_eq!(regions.reregister(key, &smaller), Err(bound));
+    assert_eq!(remote_addr(&regions, USER, key, 0x1000, 0x100, AccessFlags::REMOTE_WRITE), Ok(0x1000));
 }
 
 #[derive(Clone, Debug)]
@@ -302,12 +401,12 @@ proptest! {
                     let (key, spec, _) = model[region.index(model.len())];
                     let (key, va) = (key ^ flip, spec.iova.wrapping_add_signed(from));
                     let expected = allowed(&model, pd, key, va, length, need);
-                    prop_assert_eq!(regions.check_remote(KeyUser { pd, ..USER }, key, va, length, need).ok(), expected);
+                    prop_assert_eq!(remote_addr(&regions, KeyUser { pd, ..USER }, key, va, length, need).ok(), expected);
                     for (usage, need) in
                         [(LocalUse::Read, AccessFlags::empty()), (LocalUse::Write, AccessFlags::LOCAL_WRITE)]
                     {
                         let expected = allowed(&model, pd, key, va, length, need);
-                        prop_assert_eq!(regions.check_local(pd, &sge(key, va, length), usage).ok(), expected);
+                        prop_assert_eq!(local_addr(&regions, pd, &sge(key, va, length), usage).ok(), expected);
                     }
                 }
                 _ => {}

@@ -8,7 +8,7 @@
 
 use super::fault::{AllocMwError, BindFault, InvalidateFault, KeyFault, RemoteFault};
 use super::{Entry, KeyUser, Region, Regions, check_pd, check_rights, offset_in};
-use crate::{AccessFlags, PdId};
+use crate::{AccessFlags, PdId, Place};
 use ferroce_wire::Qpn;
 
 /// Type of a memory window; the values are those of `enum ibv_mw_type`.
@@ -217,7 +217,7 @@ impl Regions {
         va: u64,
         length: u32,
         need: AccessFlags,
-    ) -> Result<u64, RemoteFault> {
+    ) -> Result<Place, RemoteFault> {
         check_pd(rkey, window.pd, user.pd)?;
         let unbound = KeyFault::Unbound { key: rkey };
         let bound = window.bound.ok_or(unbound)?;
@@ -225,7 +225,7 @@ impl Regions {
         bound.check_qp(user, rkey)?;
         check_rights(rkey, bound.access, need)?;
         let offset = offset_in(bound.start, bound.length, va, length.into())?;
-        Ok(region.addr + bound.offset + offset)
+        Ok(region.place(bound.offset + offset))
     }
 
     /// Where the window is whose number `rkey` has.
@@ -249,7 +249,7 @@ impl Regions {
     }
 
     /// The region that `key` stands for, unless it has gone.
-    fn region_mut(&mut self, key: u32) -> Option<&mut Region> {
+    pub(super) fn region_mut(&mut self, key: u32) -> Option<&mut Region> {
         let slot = self.slots.get_mut(self.numbers.to_index(key >> 8) as usize)?;
         match &mut slot.entry {
             Entry::Region(region) if slot.key_byte == key as u8 => Some(region),

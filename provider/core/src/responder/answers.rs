@@ -125,8 +125,8 @@ fn send_response<S: TransmitSink>(
                 }
                 // Once more for every packet: the region may have gone since the request.
                 let va = va.wrapping_add(u64::from(offset));
-                let addr = remote(ctx, pd, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
-                memory.read(addr, room).map_err(|fault| address_fault(Opcode::RC_READ_REQUEST, fault))
+                let place = remote(ctx, pd, Opcode::RC_READ_REQUEST, rkey, va, room.len() as u32)?;
+                memory.read(place, room).map_err(|fault| address_fault(Opcode::RC_READ_REQUEST, fault))
             })
         }
     };

@@ -163,10 +163,10 @@ impl Responder {
     ) -> Result<(), ResponderFault> {
         let Some(atomic) = packet.atomic_eth() else { return Ok(()) };
         let opcode = packet.opcode();
-        let addr = remote(ctx, pd, opcode, atomic.rkey(), atomic.va(), ATOMIC_LEN)?;
+        let place = remote(ctx, pd, opcode, atomic.rkey(), atomic.va(), ATOMIC_LEN)?;
         let original = match opcode.operation() {
-            Operation::CompareSwap => memory.compare_swap(addr, atomic.compare(), atomic.swap_or_add()),
-            _ => memory.fetch_add(addr, atomic.swap_or_add()),
+            Operation::CompareSwap => memory.compare_swap(place, atomic.compare(), atomic.swap_or_add()),
+            _ => memory.fetch_add(place, atomic.swap_or_add()),
         }
         .map_err(|fault| address_fault(opcode, fault))?;
         ctx.count(Counter::RxAtomicRequests);

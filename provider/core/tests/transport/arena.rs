@@ -1,6 +1,6 @@
 //! Memory for tests: one range of addresses, everything else unmapped.
 
-use ferroce_core::{BadAddress, Memory};
+use ferroce_core::{BadAddress, Memory, Place};
 use std::cell::RefCell;
 
 /// Bytes at the addresses from [`Arena::BASE`] on.
@@ -45,25 +45,25 @@ impl Arena {
 }
 
 impl Memory for Arena {
-    fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), BadAddress> {
+    fn read(&self, Place { addr, .. }: Place, dst: &mut [u8]) -> Result<(), BadAddress> {
         assert!(!dst.is_empty(), "nothing was read");
         let range = self.range(addr, dst.len())?;
         dst.copy_from_slice(&self.bytes.borrow()[range]);
         Ok(())
     }
 
-    fn write(&self, addr: u64, src: &[u8]) -> Result<(), BadAddress> {
+    fn write(&self, Place { addr, .. }: Place, src: &[u8]) -> Result<(), BadAddress> {
         assert!(!src.is_empty(), "nothing was written");
         let range = self.range(addr, src.len())?;
         self.bytes.borrow_mut()[range].copy_from_slice(src);
         Ok(())
     }
 
-    fn compare_swap(&self, addr: u64, compare: u64, swap: u64) -> Result<u64, BadAddress> {
+    fn compare_swap(&self, Place { addr, .. }: Place, compare: u64, swap: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| if before == compare { swap } else { before })
     }
 
-    fn fetch_add(&self, addr: u64, add: u64) -> Result<u64, BadAddress> {
+    fn fetch_add(&self, Place { addr, .. }: Place, add: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| before.wrapping_add(add))
     }
 }

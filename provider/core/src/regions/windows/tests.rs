@@ -1,3 +1,4 @@
+use super::super::tests::{local_addr, remote_addr};
 use super::*;
 use crate::{DeregisterError, LocalFault, LocalUse, RangeFault, RegionSpec, RegisterError, Sge};
 
@@ -35,7 +36,7 @@ fn next(rkey: u32) -> u32 {
 
 /// What a read of 8 bytes at the window's start comes to.
 fn read(regions: &Regions, user: KeyUser, rkey: u32) -> Result<u64, RemoteFault> {
-    regions.check_remote(user, rkey, IOVA + 0x100, 8, READ)
+    remote_addr(&regions, user, rkey, IOVA + 0x100, 8, READ)
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn a_window_covers_its_part_of_the_region_and_gives_its_own_rights() {
         let (mut regions, lkey) = with_region(BINDABLE);
         let rkey = next(regions.alloc_window(PD, mw_type).unwrap());
         regions.bind(USER, rkey, &bind(lkey, 0x10, READ)).unwrap();
-        let check = |va, length, need| regions.check_remote(USER, rkey, va, length, need);
+        let check = |va, length, need| remote_addr(&regions, USER, rkey, va, length, need);
         assert_eq!(check(IOVA + 0x100, 0x10, READ), Ok(ADDR + 0x100));
         assert_eq!(check(IOVA + 0x10f, 1, READ), Ok(ADDR + 0x10f));
         let missing = RemoteFault::MissingRights { rkey, missing: WRITE, granted: READ };
@@ -54,7 +55,7 @@ fn a_window_covers_its_part_of_the_region_and_gives_its_own_rights() {
             assert_eq!(check(va, length, READ), Err(outside.into()));
         }
         // The region itself gives its peers nothing.
-        assert!(regions.check_remote(USER, lkey, IOVA, 1, READ).is_err());
+        assert!(remote_addr(&regions, USER, lkey, IOVA, 1, READ).is_err());
     }
 }
 
@@ -78,13 +79,13 @@ fn a_type_1_window_is_bound_again_and_unbound_by_a_bind_of_no_bytes() {
     let second = next(first);
     regions.bind(USER, second, &bind(lkey, 8, WRITE)).unwrap();
     assert_eq!(read(&regions, USER, first), Err(KeyFault::Stale { key: first }.into()));
-    assert!(regions.check_remote(USER, second, IOVA + 0x100, 8, WRITE).is_ok());
+    assert!(remote_addr(&regions, USER, second, IOVA + 0x100, 8, WRITE).is_ok());
     let fault = DeregisterError::WindowsBound { lkey, windows: 1 };
     assert_eq!(regions.deregister(lkey), Err(fault));
     let third = next(second);
     regions.bind(USER, third, &unbind()).unwrap();
     for key in [second, third] {
-        assert!(regions.check_remote(USER, key, IOVA + 0x100, 8, WRITE).is_err());
+        assert!(remote_addr(&regions, USER, key, IOVA + 0x100, 8, WRITE).is_err());
     }
     assert_eq!(regions.invalidate(USER, Type2::B, third), Err(InvalidateFault::Type1 { rkey: third }));
     assert_eq!(regions.deregister(lkey), Ok(()));
@@ -138,8 +139,8 @@ fn addresses_of_a_type_2_window_may_count_from_zero() {
     let zero_based = READ | AccessFlags::ZERO_BASED;
     let rkey = regions.alloc_window(PD, MwType::Type2).unwrap();
     regions.bind(USER, rkey, &bind(lkey, 16, zero_based)).unwrap();
-    assert_eq!(regions.check_remote(USER, rkey, 8, 8, READ), Ok(ADDR + 0x108));
-    assert!(regions.check_remote(USER, rkey, IOVA + 0x100, 8, READ).is_err());
+    assert_eq!(remote_addr(&regions, USER, rkey, 8, 8, READ), Ok(ADDR + 0x108));
+    assert!(remote_addr(&regions, USER, rkey, IOVA + 0x100, 8, READ).is_err());
     let type_1 = regions.alloc_window(PD, MwType::Type1).unwrap();
     assert_eq!(regions.bind(USER, type_1, &bind(lkey, 16, zero_based)), Err(BindFault::ZeroBased));
     let (mut regions, lkey) = with_region(BINDABLE | AccessFlags::ZERO_BASED);
@@ -148,7 +149,7 @@ fn addresses_of_a_type_2_window_may_count_from_zero() {
     assert_eq!(regions.bind(USER, type_1, &from_zero), Err(BindFault::ZeroBased));
     let rkey = regions.alloc_window(PD, MwType::Type2).unwrap();
     regions.bind(USER, rkey, &MwBind { addr: 0x20, ..from_zero }).unwrap();
-    assert_eq!(regions.check_remote(USER, rkey, 0x20, 8, READ), Ok(ADDR + 0x20));
+    assert_eq!(remote_addr(&regions, USER, rkey, 0x20, 8, READ), Ok(ADDR + 0x20));
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn the_key_of_a_window_is_no_local_key() {
     regions.bind(USER, rkey, &bind(lkey, 8, READ | WRITE)).unwrap();
     let sge = Sge { addr: IOVA + 0x100, length: 8, lkey: rkey };
     let fault = LocalFault::Key(KeyFault::Window { key: rkey });
-    assert_eq!(regions.check_local(PD, &sge, LocalUse::Read), Err(fault));
+    assert_eq!(local_addr(&regions, PD, &sge, LocalUse::Read), Err(fault));
     assert_eq!(regions.deregister(rkey), Err(KeyFault::Window { key: rkey }.into()));
 }
 
