@@ -18,6 +18,7 @@ mod copy;
 mod cq;
 mod cq_ex;
 mod device;
+mod dm;
 mod errno;
 mod fork;
 mod log;

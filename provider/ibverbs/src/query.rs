@@ -4,11 +4,12 @@ use crate::context::ContextObject;
 use crate::device::c_chars;
 use crate::errno::{Errno, count, minus_one, status};
 use crate::pointer;
+use ferroce::limits::MAX_DM_SIZE;
 use ferroce::{Device, DeviceAttr, Gid, PortAttr};
 use ferroce_ibverbs_layout::{
     IbvContext, IbvCqModerationCaps, IbvDeviceAttr, IbvDeviceAttrEx, IbvGid, IbvGidEntry, IbvOdpCaps,
-    IbvPacketPacingCaps, IbvPciAtomicCaps, IbvPortAttr, IbvQueryDeviceExInput, IbvRssCaps, IbvTmCaps,
-    IbvTsoCaps,
+    IbvOdpTransportCaps, IbvPacketPacingCaps, IbvPciAtomicCaps, IbvPortAttr, IbvQueryDeviceExInput,
+    IbvRssCaps, IbvTmCaps, IbvTsoCaps,
 };
 use libc::{c_int, ssize_t};
 
@@ -270,11 +271,29 @@ fn device_attr(attr: &DeviceAttr) -> IbvDeviceAttr {
     }
 }
 
+/// `IBV_ODP_SUPPORT`.
+const ODP_SUPPORT: u64 = 1;
+/// `IBV_ODP_SUPPORT_IMPLICIT`: a region may be the whole address space.
+const ODP_SUPPORT_IMPLICIT: u64 = 1 << 1;
+/// Of `enum ibv_odp_transport_cap_bits`: SEND, RECV and SRQ_RECV.
+const ODP_DATAGRAM: u32 = 1 | 1 << 1 | 1 << 5;
+/// WRITE of the same.
+const ODP_WRITE: u32 = 1 << 2;
+/// With READ and ATOMIC, all of them.
+const ODP_RELIABLE: u32 = ODP_DATAGRAM | ODP_WRITE | 1 << 3 | 1 << 4;
+
 fn device_attr_ex(attr: &DeviceAttr) -> IbvDeviceAttrEx {
     IbvDeviceAttrEx {
         orig_attr: device_attr(attr),
         comp_mask: 0,
-        odp_caps: IbvOdpCaps::default(),
+        odp_caps: IbvOdpCaps {
+            general_caps: ODP_SUPPORT | ODP_SUPPORT_IMPLICIT,
+            per_transport_caps: IbvOdpTransportCaps {
+                rc_odp_caps: ODP_RELIABLE,
+                uc_odp_caps: ODP_DATAGRAM | ODP_WRITE,
+                ud_odp_caps: ODP_DATAGRAM,
+            },
+        },
         completion_timestamp_mask: 0,
         hca_core_clock: 0,
         device_cap_flags_ex: u64::from(attr.device_cap_flags),
@@ -285,9 +304,9 @@ fn device_attr_ex(attr: &DeviceAttr) -> IbvDeviceAttrEx {
         raw_packet_caps: 0,
         tm_caps: IbvTmCaps::default(),
         cq_mod_caps: IbvCqModerationCaps::default(),
-        max_dm_size: 0,
+        max_dm_size: MAX_DM_SIZE,
         pci_atomic_caps: IbvPciAtomicCaps::default(),
-        xrc_odp_caps: 0,
+        xrc_odp_caps: ODP_RELIABLE,
         phys_port_cnt_ex: u32::from(attr.phys_port_cnt),
     }
 }

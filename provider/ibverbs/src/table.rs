@@ -3,7 +3,7 @@
 //! Every slot is filled, as rdma-core fills them: old programs call through some of them without a look.
 
 use crate::unsupported::{errno_op, pointer_op, void_op};
-use crate::{cq, cq_ex, mw, object, post, qp, query, srq, xrcd};
+use crate::{cq, cq_ex, dm, mr, mw, object, post, qp, query, srq, xrcd};
 use ferroce::limits::COMP_VECTORS;
 use ferroce_ibverbs_layout::{IbvContext, IbvContextOps, IbvDevice, IbvValuesEx, VerbsContext};
 use libc::c_int;
@@ -19,15 +19,15 @@ pub(crate) fn verbs_context(device: *mut IbvDevice, async_fd: c_int) -> VerbsCon
         dealloc_dmah: Some(errno_op),
         alloc_dmah: Some(pointer_op),
         query_port: Some(query::query_port_op),
-        advise_mr: Some(errno_op),
-        alloc_null_mr: Some(pointer_op),
+        advise_mr: Some(mr::advise_mr_op),
+        alloc_null_mr: Some(mr::alloc_null_mr_op),
         read_counters: Some(errno_op),
         attach_counters_point_flow: Some(errno_op),
         create_counters: Some(pointer_op),
         destroy_counters: Some(errno_op),
-        reg_dm_mr: Some(pointer_op),
-        alloc_dm: Some(pointer_op),
-        free_dm: Some(errno_op),
+        reg_dm_mr: Some(dm::reg_dm_mr_op),
+        alloc_dm: Some(dm::alloc_dm_op),
+        free_dm: Some(dm::free_dm_op),
         modify_flow_action_esp: Some(errno_op),
         destroy_flow_action: Some(errno_op),
         create_flow_action_esp: Some(pointer_op),

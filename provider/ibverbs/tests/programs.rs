@@ -102,6 +102,13 @@ mod windows {
     cases!("windows": type_1, type_2, requests_that_are_wrong);
 }
 
+/// Regions other than plain ones.
+mod memory {
+    use super::run;
+
+    cases!("memory": changed_regions, on_demand, null_region, device_memory, behind_a_descriptor);
+}
+
 /// Queries and refusals.
 mod queries {
     use super::run;

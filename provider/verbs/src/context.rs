@@ -2,6 +2,7 @@
 
 use crate::cq::{CompChannel, Cq};
 use crate::device::Device;
+use crate::dm::{Dm, DmUsed};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{AsyncEventRecord, AsyncEvents};
@@ -25,6 +26,7 @@ pub(crate) struct ContextShared {
     pub(crate) engine: Arc<Engine>,
     pub(crate) events: Arc<AsyncEvents>,
     pds: AtomicU32,
+    dm: DmUsed,
 }
 
 impl Context {
@@ -32,7 +34,15 @@ impl Context {
         let engine = Engine::shared()?;
         let events = Arc::new(AsyncEvents::new()?);
         tracing::debug!(device = device.name(), "opened");
-        Ok(Context { shared: Arc::new(ContextShared { device, engine, events, pds: AtomicU32::new(0) }) })
+        Ok(Context {
+            shared: Arc::new(ContextShared {
+                device,
+                engine,
+                events,
+                pds: AtomicU32::new(0),
+                dm: DmUsed::default(),
+            }),
+        })
     }
 
     /// The device it was opened from.
@@ -53,6 +63,15 @@ impl Context {
             });
         }
         Ok(Pd::new(Arc::clone(&self.shared)))
+    }
+
+    /// Makes device memory of `length` bytes (`ibv_alloc_dm(3)`).
+    ///
+    /// # Errors
+    /// None or too many bytes; as many are not left.
+    pub fn alloc_dm(&self, length: u64) -> Result<Arc<Dm>, Error> {
+        self.shared.check_alive()?;
+        Dm::new(Arc::clone(&self.shared), length)
     }
 
     /// Makes a completion channel.
@@ -103,6 +122,16 @@ impl ContextShared {
     /// Refuses what a forked child asks of its parent's device.
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         if self.is_dead() { Err(Error::Forked) } else { Ok(()) }
+    }
+
+    /// Device memory is made.
+    pub(crate) fn take_dm(&self, length: u64) -> Result<(), Error> {
+        self.dm.take(length)
+    }
+
+    /// Device memory is gone.
+    pub(crate) fn release_dm(&self, length: u64) {
+        self.dm.release(length);
     }
 
     /// A PD is gone.

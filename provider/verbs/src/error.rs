@@ -2,8 +2,8 @@
 
 use crate::gid::Gid;
 use ferroce_core::{
-    AccessFlags, AllocMwError, CreateQpError, CreateSrqError, DeregisterError, KeyFault, McastError,
-    ModifyQpError, RegisterError, UnknownQp, UnknownSrq,
+    AccessFlags, AllocMwError, BadAddress, CreateQpError, CreateSrqError, DeregisterError, KeyFault,
+    LocalFault, McastError, ModifyQpError, RegisterError, ReregisterError, UnknownQp, UnknownSrq,
 };
 use ferroce_keeper::KeeperError;
 use ferroce_port::UdpPortError;
@@ -63,6 +63,64 @@ pub enum Error {
     /// A region could not be deregistered.
     #[error(transparent)]
     Deregister(#[from] DeregisterError),
+    /// A region could not be changed.
+    #[error(transparent)]
+    Reregister(#[from] ReregisterError),
+    /// A region that was not made by registering the application's memory.
+    #[error(
+        "only a region of the application's own memory can be changed, not a null region or one of other memory"
+    )]
+    NotChangeable,
+    /// An object of another open device.
+    #[error("the {0} belongs to another open device")]
+    OtherContext(&'static str),
+    /// An element of advice that cannot be followed.
+    #[error(transparent)]
+    Local(#[from] LocalFault),
+    /// Advice about nothing.
+    #[error("no elements are given")]
+    NothingAdvised,
+    /// Advice about a region whose memory is always there.
+    #[error("the region of {lkey:#010x} was registered without ON_DEMAND")]
+    NotOnDemand {
+        /// Its key.
+        lkey: u32,
+    },
+    /// Bytes outside device memory.
+    #[error("{length} bytes from {offset} on are not inside the {size} bytes of the device memory")]
+    OutsideDm {
+        /// Where they begin.
+        offset: u64,
+        /// How many.
+        length: u64,
+        /// Bytes of the device memory.
+        size: u64,
+    },
+    /// Device memory is used up.
+    #[error("{asked} bytes of device memory are asked for and {left} are left")]
+    DmFull {
+        /// What was asked.
+        asked: u64,
+        /// What is left.
+        left: u64,
+    },
+    /// A region in device memory that does not count from 0.
+    #[error("addresses in device memory count from 0: register it with ZERO_BASED")]
+    DmNotZeroBased,
+    /// Memory that is registered is gone.
+    #[error(transparent)]
+    BadAddress(#[from] BadAddress),
+    /// Rights that memory behind a file descriptor cannot have.
+    #[error("memory behind a dmabuf cannot be registered with {0:?}")]
+    DmabufAccess(AccessFlags),
+    /// A dmabuf's offset and iova do not fit each other.
+    #[error("offset {offset:#x} and iova {iova:#x} are at different places of a page")]
+    DmabufOffset {
+        /// Where in the dmabuf it begins.
+        offset: u64,
+        /// What its users call that.
+        iova: u64,
+    },
     /// A memory window could not be made.
     #[error(transparent)]
     AllocMw(#[from] AllocMwError),
@@ -212,18 +270,38 @@ impl Error {
             Error::TooManyCqs { .. }
             | Error::Register(RegisterError::TooManyKeys { .. })
             | Error::AllocMw(_)
+            | Error::DmFull { .. }
             | Error::CreateQp(CreateQpError::TooManyQps { .. })
             | Error::CreateSrq(CreateSrqError::TooManySrqs { .. }) => ErrorKind::NoRoom,
             // As the kernel has it.
             Error::XrcdAbsent => ErrorKind::Os(libc::EAGAIN),
-            Error::NotMapped { .. } | Error::ReadOnly { .. } => ErrorKind::BadAddress,
-            Error::InUse { .. } | Error::Deregister(DeregisterError::WindowsBound { .. }) => ErrorKind::Busy,
+            // ibv_advise_mr(3)
+            Error::Local(LocalFault::Key(KeyFault::OtherPd { .. }) | LocalFault::NotWritable { .. }) => {
+                ErrorKind::Os(libc::EPERM)
+            }
+            Error::Local(LocalFault::Key(_)) => ErrorKind::Os(libc::ENOENT),
+            Error::NotMapped { .. }
+            | Error::ReadOnly { .. }
+            | Error::OutsideDm { .. }
+            | Error::BadAddress(_)
+            | Error::Local(LocalFault::Range(_)) => ErrorKind::BadAddress,
+            Error::InUse { .. }
+            | Error::Reregister(ReregisterError::WindowsBound { .. })
+            | Error::Deregister(DeregisterError::WindowsBound { .. }) => ErrorKind::Busy,
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::GidEmpty(_) => ErrorKind::Absent,
             Error::Modify(_)
             | Error::CreateQp(_)
             | Error::Register(_)
             | Error::Deregister(_)
+            | Error::Reregister(_)
+            | Error::NotChangeable
+            | Error::OtherContext(_)
+            | Error::NothingAdvised
+            | Error::NotOnDemand { .. }
+            | Error::DmNotZeroBased
+            | Error::DmabufAccess(_)
+            | Error::DmabufOffset { .. }
             | Error::Key(_)
             | Error::UnknownQp(_)
             | Error::OutOfRange { .. }

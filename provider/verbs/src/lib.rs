@@ -11,12 +11,15 @@
 //! thread; a thread of the engine does it while nobody polls.
 
 mod acks;
+mod advise;
 mod ah;
 mod attr;
 mod config;
 mod context;
 mod cq;
 mod device;
+mod dm;
+mod dmabuf;
 mod engine;
 mod error;
 mod events;
@@ -35,17 +38,19 @@ mod records;
 mod srq;
 mod xrcd;
 
+pub use advise::Advice;
 pub use ah::{Ah, AhAttr};
 pub use attr::{DeviceAttr, PortAttr, PortState};
 pub use config::Config;
 pub use context::Context;
 pub use cq::{CompChannel, Cq, PollError};
 pub use device::{Device, devices};
+pub use dm::Dm;
 pub use error::{Error, ErrorKind, PostCause, PostError};
 pub use events::{AsyncEventKind, AsyncEventRecord};
 pub use ferroce_core as core;
 pub use gid::{Gid, GidTable};
-pub use mr::Mr;
+pub use mr::{Mr, MrChange};
 pub use mw::Mw;
 pub use pd::Pd;
 pub use post::check_inline;

@@ -28,6 +28,8 @@ pub const MAX_MW: u32 = ferroce_core::MAX_KEYS / 2;
 pub const MAX_PD: u32 = 1 << 16;
 /// Largest region: the whole of the user's address space.
 pub const MAX_MR_SIZE: u64 = 1 << 47;
+/// Bytes of device memory of one open device.
+pub const MAX_DM_SIZE: u64 = 16 << 20;
 /// Largest message; IBTA allows 2^31, ConnectX reports 2^30.
 pub const MAX_MSG_SIZE: u64 = 1 << 30;
 /// READs and atomics outstanding of one QP, either way.

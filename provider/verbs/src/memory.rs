@@ -4,9 +4,9 @@
 //! The transport has checked key, range and rights before it calls, and [`crate::Pd::reg_mr`] obliges its
 //! caller to keep a registered region mapped, so the accesses here touch mapped memory. An application that
 //! breaks that promise gets SIGSEGV, unless `FERROCE_CHECK_MEMORY=1` makes every access a system call that
-//! fails in its place.
+//! fails in its place. So is every access to a region with on-demand paging, about which nothing was promised.
 
-use ferroce_core::{BadAddress, Memory};
+use ferroce_core::{Backing, BadAddress, Memory, Place};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How application memory is accessed.
@@ -19,8 +19,9 @@ pub(crate) enum AppMemory {
 }
 
 impl Memory for AppMemory {
-    fn read(&self, addr: u64, dst: &mut [u8]) -> Result<(), BadAddress> {
-        match self {
+    fn read(&self, place: Place, dst: &mut [u8]) -> Result<(), BadAddress> {
+        let addr = place.addr;
+        match self.way_to(place) {
             AppMemory::Direct => {
                 // SAFETY: the region's registrar keeps addr..addr+len mapped and readable until it is
                 // deregistered, which waits for the engine; `dst` is ours, so the two do not overlap.
@@ -31,8 +32,9 @@ impl Memory for AppMemory {
         }
     }
 
-    fn write(&self, addr: u64, src: &[u8]) -> Result<(), BadAddress> {
-        match self {
+    fn write(&self, place: Place, src: &[u8]) -> Result<(), BadAddress> {
+        let addr = place.addr;
+        match self.way_to(place) {
             AppMemory::Direct => {
                 // SAFETY: as in `read`; the region was registered with LOCAL_WRITE, so it is writable.
                 unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), addr as *mut u8, src.len()) };
@@ -42,32 +44,66 @@ impl Memory for AppMemory {
         }
     }
 
-    fn compare_swap(&self, addr: u64, compare: u64, swap: u64) -> Result<u64, BadAddress> {
-        let cell = self.atomic_cell(addr)?;
+    fn compare_swap(&self, place: Place, compare: u64, swap: u64) -> Result<u64, BadAddress> {
+        let cell = self.atomic_cell(place)?;
         Ok(match cell.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(old) | Err(old) => old,
         })
     }
 
-    fn fetch_add(&self, addr: u64, add: u64) -> Result<u64, BadAddress> {
-        Ok(self.atomic_cell(addr)?.fetch_add(add, Ordering::SeqCst))
+    fn fetch_add(&self, place: Place, add: u64) -> Result<u64, BadAddress> {
+        Ok(self.atomic_cell(place)?.fetch_add(add, Ordering::SeqCst))
     }
 }
 
 impl AppMemory {
-    /// The 64-bit cell at `addr`, which the caller has checked to be inside a region.
-    fn atomic_cell(&self, addr: u64) -> Result<&AtomicU64, BadAddress> {
+    /// How a place is accessed.
+    fn way_to(self, place: Place) -> AppMemory {
+        if place.backing == Backing::Mapped { self } else { AppMemory::Checked }
+    }
+
+    /// The 64-bit cell at `place`, which the caller has checked to be inside a region.
+    fn atomic_cell(&self, place: Place) -> Result<&AtomicU64, BadAddress> {
+        let addr = place.addr;
         if !addr.is_multiple_of(8) {
             return Err(BadAddress { addr });
         }
-        if *self == AppMemory::Checked {
-            let mut probe = [0u8; 8];
+        // No system call is atomic on another's memory, so the page is made writable first. Whoever unmaps it in
+        // this moment gets SIGSEGV.
+        if self.way_to(place) == AppMemory::Checked && !populate(addr, CELL_LEN, Population::Write) {
+            let mut probe = [0u8; CELL_LEN as usize];
             checked_copy(addr, probe.as_mut_ptr(), probe.len(), Direction::In)?;
+            return Err(BadAddress { addr });
         }
-        // SAFETY: aligned above, and mapped and writable by the registrar's promise. Every access of ours is
-        // atomic; the application's own are outside the language's model, as with a card's DMA.
+        // SAFETY: aligned above, and mapped and writable by the registrar's promise or as was found out above. Every
+        // access of ours is atomic; the application's own are outside the language's model, as with a card's DMA.
         Ok(unsafe { AtomicU64::from_ptr(addr as *mut u64) })
     }
+}
+
+/// Bytes of an atomic's operand.
+const CELL_LEN: u64 = 8;
+
+/// What pages are made present for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Population {
+    Read,
+    Write,
+}
+
+/// Makes the pages of `length` bytes at `addr` present; `false` if some are not mapped, or not for that.
+pub(crate) fn populate(addr: u64, length: u64, population: Population) -> bool {
+    let page = rustix::param::page_size() as u64;
+    let start = addr - addr % page;
+    let Some(end) = addr.checked_add(length).and_then(|end| end.checked_next_multiple_of(page)) else {
+        return false;
+    };
+    let advice = match population {
+        Population::Read => libc::MADV_POPULATE_READ,
+        Population::Write => libc::MADV_POPULATE_WRITE,
+    };
+    // SAFETY: populating changes no byte and no mapping; addresses that are not mapped are an error.
+    unsafe { libc::madvise(start as *mut libc::c_void, (end - start) as usize, advice) == 0 }
 }
 
 /// Whether bytes come from the application's memory or go there.
@@ -100,10 +136,14 @@ mod tests {
         for memory in [AppMemory::Direct, AppMemory::Checked] {
             let mut theirs = [0u8; 64];
             let addr = theirs.as_mut_ptr() as u64;
-            memory.write(addr + 3, &[1, 2, 3]).expect("mapped");
-            let mut back = [0u8; 5];
-            memory.read(addr + 2, &mut back).expect("mapped");
-            assert_eq!(back, [0, 1, 2, 3, 0]);
+            for backing in [Backing::Mapped, Backing::OnDemand] {
+                let place = |addr| Place { addr, backing };
+                memory.write(place(addr + 3), &[1, 2, 3]).expect("mapped");
+                let mut back = [0u8; 5];
+                memory.read(place(addr + 2), &mut back).expect("mapped");
+                assert_eq!(back, [0, 1, 2, 3, 0]);
+                theirs.fill(0);
+            }
         }
     }
 
@@ -112,21 +152,28 @@ mod tests {
         for memory in [AppMemory::Direct, AppMemory::Checked] {
             let mut cell = 5u64;
             let addr = (&raw mut cell) as u64;
-            assert_eq!(memory.fetch_add(addr, 3), Ok(5));
-            assert_eq!(memory.compare_swap(addr, 8, 100), Ok(8));
-            assert_eq!(memory.compare_swap(addr, 8, 7), Ok(100));
-            assert_eq!(memory.fetch_add(addr, u64::MAX), Ok(100));
-            assert_eq!(memory.fetch_add(addr, 0), Ok(99));
-            assert_eq!(memory.fetch_add(addr + 1, 0), Err(BadAddress { addr: addr + 1 }));
+            let at = Place::mapped(addr);
+            assert_eq!(memory.fetch_add(at, 3), Ok(5));
+            assert_eq!(memory.compare_swap(at, 8, 100), Ok(8));
+            assert_eq!(memory.compare_swap(at, 8, 7), Ok(100));
+            assert_eq!(memory.fetch_add(Place { backing: Backing::OnDemand, ..at }, u64::MAX), Ok(100));
+            assert_eq!(memory.fetch_add(at, 0), Ok(99));
+            assert_eq!(memory.fetch_add(Place::mapped(addr + 1), 0), Err(BadAddress { addr: addr + 1 }));
         }
     }
 
     #[test]
-    fn checked_access_to_an_unmapped_page_is_an_error() {
-        let memory = AppMemory::Checked;
-        let mut dst = [0u8; 4];
-        assert_eq!(memory.read(8, &mut dst), Err(BadAddress { addr: 8 }));
-        assert_eq!(memory.write(8, &dst), Err(BadAddress { addr: 8 }));
-        assert_eq!(memory.fetch_add(8, 1), Err(BadAddress { addr: 8 }));
+    fn access_to_a_page_that_may_be_absent_is_an_error_and_no_signal() {
+        static READ_ONLY: [u64; 2] = [1; 2];
+        let on_demand = |addr| Place { addr, backing: Backing::OnDemand };
+        let fixed = READ_ONLY.as_ptr() as u64;
+        for (memory, place) in [(AppMemory::Checked, Place::mapped(8)), (AppMemory::Direct, on_demand(8))] {
+            let mut dst = [0u8; 4];
+            assert_eq!(memory.read(place, &mut dst), Err(BadAddress { addr: 8 }));
+            assert_eq!(memory.write(place, &dst), Err(BadAddress { addr: 8 }));
+            assert_eq!(memory.fetch_add(place, 1), Err(BadAddress { addr: 8 }));
+        }
+        assert_eq!(AppMemory::Direct.fetch_add(on_demand(fixed), 1), Err(BadAddress { addr: fixed }));
+        assert_eq!(AppMemory::Direct.write(on_demand(fixed), &[2]), Err(BadAddress { addr: fixed }));
     }
 }

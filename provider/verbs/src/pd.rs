@@ -3,6 +3,8 @@
 use crate::ah::{Ah, AhAttr};
 use crate::context::ContextShared;
 use crate::cq::Cq;
+use crate::dm::Dm;
+use crate::dmabuf::Mapping;
 use crate::error::Error;
 use crate::limits::{MAX_INLINE_DATA, MAX_QP_WR, MAX_SGE};
 use crate::mr::Mr;
@@ -10,6 +12,7 @@ use crate::mw::Mw;
 use crate::qp::{Qp, QpSpec};
 use crate::srq::{Srq, SrqSpec};
 use ferroce_core::{AccessFlags, MwType, PdId};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -26,6 +29,13 @@ pub(crate) struct PdShared {
     users: AtomicUsize,
 }
 
+/// Rights that memory behind a dmabuf can be registered with.
+const DMABUF_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
+    .union(AccessFlags::REMOTE_WRITE)
+    .union(AccessFlags::REMOTE_READ)
+    .union(AccessFlags::REMOTE_ATOMIC)
+    .union(AccessFlags::RELAXED_ORDERING);
+
 /// Numbers PDs over all contexts of the process, since they share one key table.
 static NEXT_PD: AtomicU32 = AtomicU32::new(1);
 
@@ -36,7 +46,8 @@ impl Pd {
     }
 
     /// Registers `length` bytes at `addr`, which peers and work requests call `iova` and following
-    /// (`ibv_reg_mr_iova(3)`). Nothing is pinned, and no memlock limit applies.
+    /// (`ibv_reg_mr_iova(3)`). Nothing is pinned, and no memlock limit applies. With ON_DEMAND the memory need not be mapped
+    /// before it is used, and 0, `u64::MAX`, 0 stands for all there is.
     ///
     /// # Errors
     /// A too large length, rights that need LOCAL_WRITE without it, a range that is not mapped, a full key
@@ -44,10 +55,63 @@ impl Pd {
     ///
     /// # Safety
     /// Until the region is dropped, the whole range stays mapped, readable, and writable if `access` has
-    /// LOCAL_WRITE; and everyone who touches the memory knows that it changes at any time.
+    /// LOCAL_WRITE; with ON_DEMAND it need not, but may not be unmapped while an atomic works on it. Everyone who touches
+    /// the memory knows that it changes at any time.
     pub unsafe fn reg_mr(&self, addr: u64, length: u64, iova: u64, access: AccessFlags) -> Result<Mr, Error> {
         self.shared.context.check_alive()?;
         Mr::register(PdUser::new(&self.shared), addr, length, iova, access)
+    }
+
+    /// Makes a region with nothing behind it: what elements with its key receive is lost, what they send is zero
+    /// (`ibv_alloc_null_mr(3)`).
+    pub fn alloc_null_mr(&self) -> Result<Mr, Error> {
+        self.shared.context.check_alive()?;
+        Mr::null(self.user())
+    }
+
+    /// Registers `length` bytes of device memory from `offset` on, which users of its keys count from 0: `access` must say
+    /// so, by ZERO_BASED (`ibv_reg_dm_mr(3)`).
+    pub fn reg_dm_mr(
+        &self,
+        dm: &Arc<Dm>,
+        offset: u64,
+        length: u64,
+        access: AccessFlags,
+    ) -> Result<Mr, Error> {
+        self.shared.context.check_alive()?;
+        if !access.contains(AccessFlags::ZERO_BASED) {
+            return Err(Error::DmNotZeroBased);
+        }
+        if !dm.is_of(&self.shared.context) {
+            return Err(Error::OtherContext("device memory"));
+        }
+        Mr::of_dm(self.user(), dm, offset, length, access)
+    }
+
+    /// Registers `length` bytes of the dmabuf behind `fd` from `offset` on, which users of the keys call `iova` and following
+    /// (`ibv_reg_dmabuf_mr(3)`). They are mapped, so the exporter must allow that; any other file that can be mapped is
+    /// taken too. The descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// Those of mmap(2); rights that are not for this; offset and iova at different places of a page.
+    pub fn reg_dmabuf_mr(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        length: u64,
+        iova: u64,
+        access: AccessFlags,
+    ) -> Result<Mr, Error> {
+        self.shared.context.check_alive()?;
+        if !(access - DMABUF_ACCESS).is_empty() {
+            return Err(Error::DmabufAccess(access - DMABUF_ACCESS));
+        }
+        let page = rustix::param::page_size() as u64;
+        if offset % page != iova % page {
+            return Err(Error::DmabufOffset { offset, iova });
+        }
+        let mapping = Mapping::new(fd, offset, length, access.contains(AccessFlags::LOCAL_WRITE))?;
+        Mr::of_mapping(self.user(), mapping, length, iova, access)
     }
 
     /// Makes a memory window that is not bound (`ibv_alloc_mw(3)`).
@@ -95,6 +159,15 @@ impl Pd {
         cq.is_of(&self.shared.context)
     }
 
+    pub(crate) fn id(&self) -> PdId {
+        self.shared.id
+    }
+
+    /// One more user of it.
+    pub(crate) fn user(&self) -> PdUser {
+        PdUser::new(&self.shared)
+    }
+
     pub(crate) fn context(&self) -> &Arc<ContextShared> {
         &self.shared.context
     }
@@ -121,7 +194,7 @@ pub(crate) struct PdUser {
 }
 
 impl PdUser {
-    fn new(pd: &Arc<PdShared>) -> PdUser {
+    pub(crate) fn new(pd: &Arc<PdShared>) -> PdUser {
         pd.users.fetch_add(1, Ordering::AcqRel);
         PdUser { pd: Arc::clone(pd) }
     }

@@ -1,11 +1,11 @@
 //! An open device: the tables of function pointers behind libibverbs' inline functions.
 
 use crate::{
-    IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvDevice, IbvDeviceAttr, IbvDeviceAttrEx, IbvMw, IbvMwBind, IbvPd,
-    IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpOpenAttr, IbvQueryDeviceExInput, IbvRecvWr, IbvSendWr, IbvSrq,
-    IbvSrqInitAttrEx, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvAllocDmAttr, IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvDevice, IbvDeviceAttr, IbvDeviceAttrEx, IbvDm, IbvMr,
+    IbvMw, IbvMwBind, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpOpenAttr, IbvQueryDeviceExInput,
+    IbvRecvWr, IbvSendWr, IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
-use libc::{c_int, c_void, pthread_mutex_t};
+use libc::{c_int, c_uint, c_void, pthread_mutex_t};
 
 /// Any operation that returns an error number, when its arguments do not matter.
 pub type ErrnoOp = Option<unsafe extern "C" fn() -> c_int>;
@@ -85,15 +85,15 @@ pub struct VerbsContext {
     pub dealloc_dmah: ErrnoOp,
     pub alloc_dmah: PointerOp,
     pub query_port: Option<unsafe extern "C" fn(*mut IbvContext, u8, *mut IbvPortAttr, usize) -> c_int>,
-    pub advise_mr: ErrnoOp,
-    pub alloc_null_mr: PointerOp,
+    pub advise_mr: Option<unsafe extern "C" fn(*mut IbvPd, u32, u32, *mut IbvSge, u32) -> c_int>,
+    pub alloc_null_mr: Option<unsafe extern "C" fn(*mut IbvPd) -> *mut IbvMr>,
     pub read_counters: ErrnoOp,
     pub attach_counters_point_flow: ErrnoOp,
     pub create_counters: PointerOp,
     pub destroy_counters: ErrnoOp,
-    pub reg_dm_mr: PointerOp,
-    pub alloc_dm: PointerOp,
-    pub free_dm: ErrnoOp,
+    pub reg_dm_mr: Option<unsafe extern "C" fn(*mut IbvPd, *mut IbvDm, u64, usize, c_uint) -> *mut IbvMr>,
+    pub alloc_dm: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvAllocDmAttr) -> *mut IbvDm>,
+    pub free_dm: Option<unsafe extern "C" fn(*mut IbvDm) -> c_int>,
     pub modify_flow_action_esp: ErrnoOp,
     pub destroy_flow_action: ErrnoOp,
     pub create_flow_action_esp: PointerOp,

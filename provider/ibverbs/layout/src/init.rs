@@ -143,6 +143,16 @@ pub struct IbvQpOpenAttr {
     pub qp_type: u32,
 }
 
+/// `struct ibv_alloc_dm_attr`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_alloc_dm(3)'s own")]
+pub struct IbvAllocDmAttr {
+    pub length: usize,
+    pub log_align_req: u32,
+    pub comp_mask: u32,
+}
+
 /// `struct ibv_tm_cap`. Frozen.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use crate::IbvContext;
 use libc::{c_int, c_void, pthread_cond_t, pthread_mutex_t};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize};
 
 /// `struct ibv_pd`. Frozen.
 #[repr(C)]
@@ -17,9 +17,10 @@ pub struct IbvPd {
 #[expect(missing_docs, reason = "the names are verbs.h's own")]
 pub struct IbvMr {
     pub context: *mut IbvContext,
-    pub pd: *mut IbvPd,
-    pub addr: *mut c_void,
-    pub length: usize,
+    /// Changes with `ibv_rereg_mr(3)`, as address and length do.
+    pub pd: AtomicPtr<IbvPd>,
+    pub addr: AtomicPtr<c_void>,
+    pub length: AtomicUsize,
     pub handle: u32,
     pub lkey: u32,
     pub rkey: u32,
@@ -35,6 +36,17 @@ pub struct IbvMw {
     pub rkey: AtomicU32,
     pub handle: u32,
     pub mw_type: u32,
+}
+
+/// `struct ibv_dm`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are ibv_alloc_dm(3)'s own")]
+pub struct IbvDm {
+    pub context: *mut IbvContext,
+    pub memcpy_to_dm: Option<unsafe extern "C" fn(*mut IbvDm, u64, *const c_void, usize) -> c_int>,
+    pub memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut IbvDm, u64, usize) -> c_int>,
+    pub comp_mask: u32,
+    pub handle: u32,
 }
 
 /// `struct ibv_ah`. Frozen.

@@ -128,6 +128,8 @@ fn frozen() -> Vec<Fact> {
         IbvMw = "struct ibv_mw" {
             context, pd, rkey, handle, mw_type = "type"
         }
+        IbvDm = "struct ibv_dm" { context, memcpy_to_dm, memcpy_from_dm, comp_mask, handle }
+        IbvAllocDmAttr = "struct ibv_alloc_dm_attr" { length, log_align_req, comp_mask }
         IbvAh = "struct ibv_ah" {
             context, pd, handle
         }

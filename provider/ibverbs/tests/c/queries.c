@@ -269,7 +269,6 @@ static void features_that_are_not_provided(void)
 {
 	struct pair *pair = connected_pair(0);
 	struct ibv_td_init_attr td = { 0 };
-	struct ibv_alloc_dm_attr dm = { .length = 8 };
 	struct ibv_parent_domain_init_attr parent = { .pd = pair->pd };
 	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
 	struct ibv_modify_cq_attr moderation = { 0 };
@@ -279,16 +278,10 @@ static void features_that_are_not_provided(void)
 	unsigned int i;
 
 	CHECK_NULL(ibv_alloc_td(pair->context, &td), EOPNOTSUPP);
-	CHECK_NULL(ibv_alloc_dm(pair->context, &dm), EOPNOTSUPP);
 	CHECK_NULL(ibv_alloc_parent_domain(pair->context, &parent), EOPNOTSUPP);
-	CHECK_NULL(ibv_alloc_null_mr(pair->pd), EOPNOTSUPP);
-	CHECK_NULL(ibv_reg_dmabuf_mr(pair->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE), EOPNOTSUPP);
 	CHECK_EQ(ibv_query_rt_values_ex(pair->context, &values), EOPNOTSUPP);
 	CHECK_EQ(ibv_modify_cq(pair->cq[0], &moderation), EOPNOTSUPP);
-	CHECK_EQ(ibv_advise_mr(pair->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, NULL, 0), EOPNOTSUPP);
 	CHECK_EQ(ibv_query_ece(pair->qp[0], &ece), EOPNOTSUPP);
-	CHECK_EQ(ibv_rereg_mr(pair->mr[0], IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0), IBV_REREG_MR_ERR_INPUT);
-	CHECK_EQ(errno, EOPNOTSUPP);
 	for (i = 0; i < sizeof(types) / sizeof(*types); i++) {
 		attr = qp_attr_of(pair, 0);
 		attr.qp_type = types[i];

@@ -5,7 +5,10 @@ use crate::cq::CqShared;
 use crate::error::Error;
 use crate::events::Listener;
 use crate::limits::MAX_CQ;
-use ferroce_core::{CqId, MwType, PdId, QpAttr, QpAttrMask, QpInit, QpState, RegionKeys, RegionSpec, Srqn};
+use ferroce_core::{
+    CqId, LocalUse, MwType, PdId, Place, QpAttr, QpAttrMask, QpInit, QpState, RegionChange, RegionKeys,
+    RegionSpec, Sge, Srqn,
+};
 use ferroce_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,6 +74,21 @@ impl Inner {
     /// Registers a region.
     pub(crate) fn register(&self, spec: RegionSpec) -> Result<RegionKeys, Error> {
         Ok(self.state.lock().device.register(spec)?)
+    }
+
+    /// Makes a region with nothing behind it.
+    pub(crate) fn register_null(&self, pd: PdId) -> Result<RegionKeys, Error> {
+        Ok(self.state.lock().device.register_null(pd)?)
+    }
+
+    /// Changes a region. The lock is the engine's, so nothing touches the old memory afterwards.
+    pub(crate) fn reregister(&self, lkey: u32, change: &RegionChange) -> Result<(), Error> {
+        Ok(self.state.lock().device.reregister(lkey, change)?)
+    }
+
+    /// Where the memory of `sge` is.
+    pub(crate) fn check_local(&self, pd: PdId, sge: &Sge, usage: LocalUse) -> Result<Place, Error> {
+        Ok(self.state.lock().device.check_local(pd, sge, usage)?)
     }
 
     /// Deregisters a region. The lock is the engine's, so nothing touches the memory afterwards.
