@@ -10,6 +10,7 @@ mod inline;
 mod objects;
 mod operations;
 mod packets;
+mod regions;
 mod retries;
 mod srq;
 mod states;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
     operations::add(&mut cases);
     status::add(&mut cases);
     access::add(&mut cases);
+    regions::add(&mut cases);
     flush::add(&mut cases);
     states::add(&mut cases);
     attributes::add(&mut cases);

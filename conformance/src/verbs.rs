@@ -85,6 +85,17 @@ pub struct MrSpec {
     pub access: AccessFlags,
 }
 
+/// What to change of a region (`ibv_rereg_mr(3)`); the rest stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MrChange {
+    /// Another protection domain.
+    pub pd: Option<Pd>,
+    /// Other memory: its address, which its users call it by, and its bytes.
+    pub memory: Option<(u64, u64)>,
+    /// Other rights.
+    pub access: Option<AccessFlags>,
+}
+
 /// What a QP is made with (`ibv_create_qp(3)`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpSpec {
@@ -260,6 +271,8 @@ pub trait Verbs {
     fn dealloc_pd(&mut self, pd: Pd) -> Result<(), Refused>;
     fn reg_mr(&mut self, pd: Pd, spec: &MrSpec) -> Result<Mr, Refused>;
     fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused>;
+    fn rereg_mr(&mut self, mr: Mr, change: &MrChange) -> Result<(), Refused>;
+    fn alloc_null_mr(&mut self, pd: Pd) -> Result<Mr, Refused>;
 
     fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused>;
     /// Posts the bind of a type 1 window; the R_Key that this gives it. Type 2 windows are bound by [`SendOp::BindMw`].

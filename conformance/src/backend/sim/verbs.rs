@@ -3,13 +3,13 @@
 use super::SimFabric;
 use super::cq::{Armed, SimCq};
 use crate::verbs::{
-    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Errno, Gid, Mr, MrSpec,
-    Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
+    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Errno, Gid, Mr, MrChange,
+    MrSpec, Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
 };
 use ferroce_core::{
     AddressVector, CqId, DeregisterError, MwBind, MwType, Path, PathMtu, Payload, PdId, Profile, QpAttr,
-    QpAttrMask, QpInit, QpState, QpType, RecvWr, RegionSpec, Remote, SendFlags, SendOp, SendWr as CoreSendWr,
-    SrqInit, Srqn, Wc, XrcSrq, XrcdId,
+    QpAttrMask, QpInit, QpState, QpType, RecvWr, RegionChange, RegionSpec, Remote, ReregisterError,
+    SendFlags, SendOp, SendWr as CoreSendWr, SrqInit, Srqn, Wc, XrcSrq, XrcdId,
 };
 use ferroce_wire::Qpn;
 use std::fmt::Display;
@@ -162,6 +162,31 @@ impl Verbs for SimFabric {
         })?;
         self.hosts[mr.at.0].mrs[mr.number] = None;
         Ok(())
+    }
+
+    fn rereg_mr(&mut self, mr: Mr, change: &MrChange) -> Result<(), Refused> {
+        let host = self.host(mr.at);
+        let change = RegionChange {
+            pd: change.pd.map(pd_id),
+            memory: change.memory.map(|(addr, length)| (addr, length, addr)),
+            access: change.access,
+        };
+        let changed = self.network.network.call(host, |device, _, _| device.reregister(mr.lkey, &change));
+        changed.map_err(|error| match error {
+            ReregisterError::WindowsBound { .. } => {
+                Refused { errno: Errno::EBUSY, reason: error.to_string() }
+            }
+            _ => invalid(error),
+        })
+    }
+
+    fn alloc_null_mr(&mut self, pd: Pd) -> Result<Mr, Refused> {
+        let host = self.host(pd.at);
+        let made = self.network.network.call(host, |device, _, _| device.register_null(pd_id(pd)));
+        let keys = made.map_err(invalid)?;
+        let mrs = &mut self.hosts[pd.at.0].mrs;
+        mrs.push(Some(keys));
+        Ok(Mr { at: pd.at, number: mrs.len() - 1, lkey: keys.lkey, rkey: keys.rkey })
     }
 
     fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused> {

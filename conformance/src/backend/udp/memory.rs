@@ -2,7 +2,7 @@
 //! accesses atomically.
 
 use super::refuse::unknown;
-use crate::verbs::{Errno, MrSpec, Refused};
+use crate::verbs::{Errno, MrChange, MrSpec, Refused};
 use ferroce::{Mr, Pd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -41,16 +41,43 @@ impl Memory {
     /// Registers memory; the number of the region.
     pub(super) fn register(&mut self, pd: &Pd, spec: &MrSpec) -> Result<usize, Refused> {
         let MrSpec { addr, length, iova, access } = *spec;
-        if length > 0 && self.buffer(addr, length).is_none() && !is_never_mapped(addr, length) {
-            let reason =
-                "not memory of this endpoint: a case may register what it allocated, or what nobody can have";
-            return Err(Refused { errno: Errno::EFAULT, reason: reason.into() });
-        }
+        self.check(addr, length)?;
         // SAFETY: the range lies in a buffer of ours, which lives longer than the region and is only accessed through
         // atomics; or no process can map it, so that the call fails.
         let mr = unsafe { pd.reg_mr(addr, length, iova, access) }?;
+        Ok(self.keep(mr))
+    }
+
+    /// Keeps a region; its number.
+    pub(super) fn keep(&mut self, mr: Mr) -> usize {
         self.regions.push(Some(mr));
-        Ok(self.regions.len() - 1)
+        self.regions.len() - 1
+    }
+
+    /// Changes the region with that number.
+    pub(super) fn reregister(
+        &self,
+        number: usize,
+        pd: Option<&Pd>,
+        change: &MrChange,
+    ) -> Result<(), Refused> {
+        let mr = self.region(number).ok_or_else(|| unknown("MR"))?;
+        if let Some((addr, length)) = change.memory {
+            self.check(addr, length)?;
+        }
+        let change = ferroce::MrChange { pd, memory: change.memory, access: change.access };
+        // SAFETY: as in `register`.
+        Ok(unsafe { mr.rereg(&change) }?)
+    }
+
+    /// What a case may register.
+    fn check(&self, addr: u64, length: u64) -> Result<(), Refused> {
+        if length == 0 || self.buffer(addr, length).is_some() || is_never_mapped(addr, length) {
+            return Ok(());
+        }
+        let reason =
+            "not memory of this endpoint: a case may register what it allocated, or what nobody can have";
+        Err(Refused { errno: Errno::EFAULT, reason: reason.into() })
     }
 
     /// The region with that number.

@@ -4,8 +4,8 @@ use super::UdpFabric;
 use super::end::UdpEnd;
 use super::refuse::unknown;
 use crate::verbs::{
-    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrSpec, Mw, Pd,
-    PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
+    Ah, AhAttr, AsyncEvent, Cq, CqOverrun, Data, Datagram, DeviceLimits, Endpoint, Gid, Mr, MrChange, MrSpec,
+    Mw, Pd, PostRefused, Qp, QpSpec, Refused, SendWr, Srq, SrqAttr, SrqSpec, To, Verbs, Xrcd,
 };
 use ferroce::core::{
     MwBind, MwType, PathMtu, Payload, QpAttr, QpAttrMask, RecvWr, Remote, SendFlags, SendWr as CoreSendWr,
@@ -74,6 +74,19 @@ impl Verbs for UdpFabric {
 
     fn dereg_mr(&mut self, mr: Mr) -> Result<(), Refused> {
         self.ends[mr.at.0].memory.deregister(mr.number)
+    }
+
+    fn rereg_mr(&mut self, mr: Mr, change: &MrChange) -> Result<(), Refused> {
+        let end = &self.ends[mr.at.0];
+        let pd = change.pd.map(|pd| end.pd(pd.number)).transpose()?;
+        end.memory.reregister(mr.number, pd, change)
+    }
+
+    fn alloc_null_mr(&mut self, pd: Pd) -> Result<Mr, Refused> {
+        let end = &mut self.ends[pd.at.0];
+        let mr = end.pd(pd.number)?.alloc_null_mr()?;
+        let (lkey, rkey) = (mr.lkey(), mr.rkey());
+        Ok(Mr { at: pd.at, number: end.memory.keep(mr), lkey, rkey })
     }
 
     fn alloc_mw(&mut self, pd: Pd, mw_type: MwType) -> Result<Mw, Refused> {

@@ -1,9 +1,12 @@
 //! Every operation over a link that loses nothing.
 
 use crate::arena::Arena;
-use crate::end::{Setup, wr};
+use crate::end::{PD, Setup, wr};
 use crate::pair::Pair;
-use ferroce_core::{PathMtu, Payload, Remote, SendFlags, SendOp, SendWr, WcFlags, WcOpcode, WcStatus};
+use ferroce_core::{
+    AccessFlags, PathMtu, Payload, RegionChange, RegionSpec, Remote, SendFlags, SendOp, SendWr, Sge, WcFlags,
+    WcOpcode, WcStatus,
+};
 
 /// Bytes that differ from place to place.
 fn pattern(len: usize) -> Vec<u8> {
@@ -236,4 +239,59 @@ fn many_messages_of_all_kinds_complete_in_order() {
     );
     assert_eq!(pair.b.memory.get(0x7000, 8), 100u64.to_ne_bytes());
     assert_eq!(pair.traced("nak"), 0);
+}
+
+#[test]
+fn a_null_region_swallows_what_comes_and_gives_zeros() {
+    let mut pair = Pair::new();
+    let message = pattern(3000);
+    pair.a.memory.put(0, &message);
+    let null = pair.b.device.register_null(PD).expect("a null region").lkey;
+    let nowhere = Sge { addr: 77, length: 2000, lkey: null };
+    let ends = [pair.b.sge(0, 500), nowhere, pair.b.sge(500, 500)];
+    pair.b.post_recv(0, 7, &ends);
+    let source = pair.a.sge(0, 3000);
+    pair.a.post_send(0, wr(1, SendOp::Send, &[source]));
+    pair.run();
+    assert_eq!(pair.b.received()[0].byte_len, 3000);
+    assert_eq!(pair.b.memory.get(0, 1000), [&message[..500], &message[2500..]].concat());
+    let op = SendOp::Write { va: Arena::BASE, rkey: pair.a.keys.rkey };
+    pair.b.post_send(pair.now, wr(2, op, &[nowhere]));
+    pair.run();
+    assert_eq!(pair.b.sent(), [(2, WcStatus::Success)]);
+    assert_eq!(pair.a.memory.get(0, 3000), [&[0; 2000], &message[2000..]].concat());
+}
+
+#[test]
+fn a_region_that_is_changed_while_it_is_read_is_read_as_it_is_then() {
+    let mut pair = Pair::new();
+    pair.b.memory.put(0, &[1; 3000]);
+    pair.b.memory.put(8192, &[2; 3000]);
+    let spec = RegionSpec {
+        pd: PD,
+        addr: Arena::BASE,
+        length: 3000,
+        iova: 0x5000,
+        access: AccessFlags::REMOTE_READ,
+    };
+    let rkey = pair.b.device.register(spec).expect("a region").rkey;
+    let target = pair.a.sge(0, 3000);
+    let op = SendOp::Read { va: 0x5000, rkey };
+    pair.a.post_send(0, wr(1, op, &[target]));
+    let request = pair.a.transmit(0).remove(0);
+    pair.b.handle_packet(0, pair.a.address, &request);
+    // No response has been sent yet.
+    let memory = RegionChange { memory: Some((Arena::BASE + 8192, 3000, 0x5000)), ..RegionChange::default() };
+    pair.b.device.reregister(rkey, &memory).expect("the region");
+    pair.run();
+    assert_eq!(pair.a.sent(), [(1, WcStatus::Success)]);
+    assert_eq!(pair.a.memory.get(0, 3000), [2; 3000]);
+    // And one whose rights are taken away in the middle is refused.
+    pair.a.post_send(pair.now, wr(2, op, &[target]));
+    let request = pair.a.transmit(pair.now).remove(0);
+    pair.b.handle_packet(pair.now, pair.a.address, &request);
+    let rights = RegionChange { access: Some(AccessFlags::LOCAL_WRITE), ..RegionChange::default() };
+    pair.b.device.reregister(rkey, &rights).expect("the region");
+    pair.run();
+    assert_eq!(pair.a.sent(), [(2, WcStatus::RemAccessErr)]);
 }

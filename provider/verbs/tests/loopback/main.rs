@@ -3,5 +3,6 @@
 mod end;
 mod objects;
 mod operations;
+mod regions;
 mod services;
 mod windows;

@@ -36,7 +36,7 @@ fn next(rkey: u32) -> u32 {
 
 /// What a read of 8 bytes at the window's start comes to.
 fn read(regions: &Regions, user: KeyUser, rkey: u32) -> Result<u64, RemoteFault> {
-    remote_addr(&regions, user, rkey, IOVA + 0x100, 8, READ)
+    remote_addr(regions, user, rkey, IOVA + 0x100, 8, READ)
 }
 
 #[test]
