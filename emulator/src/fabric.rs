@@ -108,6 +108,8 @@ pub struct Connection {
     pub traffic_class: u8,
     /// Whether it goes over IPv6.
     pub ipv6: bool,
+    /// Whether both ends repeat selectively; their profiles must have it.
+    pub selective_repeat: bool,
 }
 
 impl Default for Connection {
@@ -123,6 +125,7 @@ impl Default for Connection {
             max_rd_atomic: 16,
             traffic_class: 26 << 2 | 2,
             ipv6: false,
+            selective_repeat: false,
         }
     }
 }
@@ -258,6 +261,10 @@ impl Fabric {
     /// Takes a QP in RESET to RTS. The peer need not exist; it may be made up by a bare endpoint. `psns` are the
     /// first ones of this end and of the peer.
     pub fn connect_to(&mut self, qp: QpRef, peer: QpRef, psns: [u32; 2], connection: &Connection) {
+        if connection.selective_repeat {
+            let agreed = self.network.call(qp.host, |device, _, _| device.repeat_selectively(qp.qpn));
+            agreed.expect("the profile has selective repeat, and the QP is in RESET");
+        }
         let largest = self.network.active_mtu(qp.host).min(self.network.active_mtu(peer.host));
         let [src, dst] = [qp.host, peer.host].map(|host| self.address(host, connection.ipv6));
         let attr = QpAttr {

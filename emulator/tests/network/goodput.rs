@@ -1,17 +1,23 @@
-//! What loss costs a requester that goes back N.
+//! What loss costs a requester that goes back N, and one that repeats selectively.
 
-use ferroce_core::{Counter, Nanos, SendOp, WcStatus};
-use ferroce_emulator::{Connection, Fabric, FabricConfig, LinkConfig};
+use ferroce_core::{Counter, Nanos, Profile, SendOp, WcStatus};
+use ferroce_emulator::{Connection, Fabric, FabricConfig, LinkConfig, NicConfig};
 
 const BYTES: u32 = 32 << 20;
 
 /// Writes over 100 Gb/s with a round trip of 10 µs; bytes that arrived for every thousand that fit in the time, and
 /// retransmissions.
 fn goodput(loss_ppm: u32, seed: u64) -> (u64, u64) {
+    goodput_of(loss_ppm, seed, false)
+}
+
+fn goodput_of(loss_ppm: u32, seed: u64, selective_repeat: bool) -> (u64, u64) {
     let link = LinkConfig { delay_ns: 5_000, loss_ppm, ..LinkConfig::default() };
-    let mut fabric = Fabric::new(&FabricConfig { seed, link, ..FabricConfig::default() });
+    let nic =
+        NicConfig { profile: Profile { selective_repeat, ..Profile::default() }, ..NicConfig::default() };
+    let mut fabric = Fabric::new(&FabricConfig { seed, link, nic, ..FabricConfig::default() });
     let hosts = [fabric.endpoint(0), fabric.endpoint(1)];
-    let connection = Connection { timeout: 6, ..Connection::default() };
+    let connection = Connection { timeout: 6, selective_repeat, ..Connection::default() };
     let [qp, _] = fabric.connected_pair(hosts, &connection);
     let [source, target] = hosts.map(|host| fabric.buffer(host, BYTES as usize));
     let write = SendOp::Write { va: target.addr, rkey: target.keys.rkey };
@@ -43,4 +49,20 @@ fn goodput_falls_as_loss_rises() {
         whole > steps[0].0 && steps.windows(2).all(|pair| pair[0].0 > pair[1].0),
         "{whole} then {steps:?}"
     );
+}
+
+#[test]
+fn selective_repeat_sends_little_more_than_was_lost() {
+    for loss_ppm in [1_000, 10_000] {
+        let [(back_n, all), (selective, lost)] =
+            [false, true].map(|selective| goodput_of(loss_ppm, 1, selective));
+        assert!(selective > back_n, "{selective} and {back_n} of 1000 at {loss_ppm} ppm");
+        // 8192 packets, and what is lost of those sent again.
+        let expected = u64::from(loss_ppm) * 8192 / 1_000_000;
+        assert!(
+            lost < 2 * expected + 16 && lost < all / 3,
+            "{lost} and {all} sent again, {expected} expected"
+        );
+    }
+    assert_eq!(goodput_of(0, 1, true), goodput_of(0, 1, false));
 }

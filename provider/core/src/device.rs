@@ -192,6 +192,32 @@ impl Device {
             .unwrap_or(Err(ModifyQpError::UnknownQp { qpn }))
     }
 
+    /// Lets an RC or XRC QP repeat lost requests selectively, until it is reset: the responder keeps what comes behind a
+    /// gap and says what that is, and the requester sends again only what is missing.
+    ///
+    /// This is ours alone, and no other card understands it. The owners of the two QPs have to know, from whatever they
+    /// exchange QPNs with, that both ends do it; then both call this before the QPs go to RTR. A QP for which it is not
+    /// called sends what it would send if this did not exist.
+    ///
+    /// # Errors
+    /// The profile does not have it, the QP's type does not repeat at all, or the QP has been connected already.
+    pub fn repeat_selectively(&mut self, qpn: Qpn) -> Result<(), SelectiveRepeatError> {
+        if !self.shared.profile.selective_repeat {
+            return Err(SelectiveRepeatError::Off);
+        }
+        let index = self.qps.index_of(qpn).ok_or(SelectiveRepeatError::UnknownQp { qpn })?;
+        let qp = self.qps.get_mut(index).ok_or(SelectiveRepeatError::UnknownQp { qpn })?;
+        match (qp.init().qp_type, qp.state()) {
+            (qp_type @ (QpType::Uc | QpType::Ud), _) => {
+                return Err(SelectiveRepeatError::Unreliable { qp_type });
+            }
+            (_, QpState::Reset | QpState::Init) => {}
+            (_, state) => return Err(SelectiveRepeatError::Connected { state }),
+        }
+        qp.repeat_selectively();
+        Ok(())
+    }
+
     /// `ibv_query_qp(3)`.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttr, UnknownQp> {
         self.qp(qpn).map(Qp::query).ok_or(UnknownQp { qpn })
@@ -470,6 +496,32 @@ pub enum CreateQpError {
         used: u32,
         /// QPNs there are.
         max: u32,
+    },
+}
+
+/// Why a QP does not repeat selectively.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SelectiveRepeatError {
+    /// The device does not do it.
+    #[error("selective repeat is off: set it in the device's profile")]
+    Off,
+    /// No such QP.
+    #[error("there is no QP {qpn}")]
+    UnknownQp {
+        /// The QPN asked for.
+        qpn: Qpn,
+    },
+    /// A service that repeats nothing.
+    #[error("a QP of type {qp_type} repeats nothing")]
+    Unreliable {
+        /// The QP's type.
+        qp_type: QpType,
+    },
+    /// It is too late to agree.
+    #[error("the QP is in {state}: selective repeat is agreed upon before RTR")]
+    Connected {
+        /// The QP's state.
+        state: QpState,
     },
 }
 

@@ -65,6 +65,14 @@ impl Halves {
         each!(self, (requester, _) => requester.start(attr));
     }
 
+    /// From now on lost requests are repeated selectively, if the service repeats at all.
+    pub(crate) fn repeat_selectively(&mut self) {
+        if let Halves::Reliable(requester, responder) = self {
+            requester.repeat_selectively();
+            responder.repeat_selectively();
+        }
+    }
+
     /// Before the QP is reset or destroyed: what it took from an SRQ goes back.
     pub(crate) fn release(&mut self, srqs: &mut Srqs) {
         match self {

@@ -28,6 +28,7 @@ mod regions;
 mod request;
 mod requester;
 mod responder;
+mod sack;
 mod schedule;
 mod send_queue;
 mod sink;
@@ -46,7 +47,7 @@ pub use attr::{AccessFlags, AddressVector, PathMtu, QpAttr, QpAttrMask, QpCaps, 
 pub use completion::{Completion, CqId, Queue, Wc, WcFlags, WcOpcode, WcStatus};
 pub use counters::{Counter, Counters, MLX5_HW_COUNTERS, PORT_COUNTERS, RXE_HW_COUNTERS};
 pub use dcqcn::{Dcqcn, Reacts};
-pub use device::{CreateQpError, Device, DeviceConfig, Transmit, UnknownQp};
+pub use device::{CreateQpError, Device, DeviceConfig, SelectiveRepeatError, Transmit, UnknownQp};
 pub use event::{AsyncEvent, Event};
 pub use icrc_check::check as check_icrc;
 pub use memory::{Backing, BadAddress, Memory, PdId, Place};

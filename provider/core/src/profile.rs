@@ -15,6 +15,10 @@ pub struct Profile {
     pub first_window_packets: u32,
     /// Whether a loss makes the window smaller. Cards do not: they have buffers of their own, and congestion control.
     pub window_shrinks: bool,
+    /// Whether QPs may repeat selectively with peers that do as well; see [`Device::repeat_selectively`].
+    ///
+    /// [`Device::repeat_selectively`]: crate::Device::repeat_selectively
+    pub selective_repeat: bool,
     /// Longest run of request packets without AckReq.
     pub ack_req_interval: u32,
     /// The M bit of every packet. ConnectX sends 1; a 0 makes one take its slow path.
@@ -33,6 +37,7 @@ impl Default for Profile {
             window_packets: 512,
             first_window_packets: 32,
             window_shrinks: true,
+            selective_repeat: false,
             ack_req_interval: 64,
             mig_req: true,
             type_2_windows: Type2::B,

@@ -125,6 +125,11 @@ impl Qp {
         }
     }
 
+    /// From now on, until it is reset, lost requests are repeated selectively. The caller has seen to the state.
+    pub(crate) fn repeat_selectively(&mut self) {
+        self.halves.repeat_selectively();
+    }
+
     /// Before it is destroyed: what it took from an SRQ goes back.
     pub(crate) fn release(&mut self, srqs: &mut Srqs) {
         self.halves.release(srqs);

@@ -12,6 +12,7 @@ mod ack_timeout;
 mod asking;
 mod flush;
 mod packets;
+mod repair;
 mod responses;
 mod retry;
 mod window;
@@ -22,6 +23,7 @@ use crate::send_queue::SendQueue;
 use crate::{Profile, QpAttr, QpState, RequesterSnapshot, SendWr};
 use ack_timeout::ack_timeout_ns;
 use ferroce_wire::Psn;
+use repair::Repair;
 use window::Window;
 
 /// One QP's sending half.
@@ -52,6 +54,8 @@ pub(crate) struct Requester {
     rnr_waiting: bool,
     /// Why the WQE at the cursor cannot go on. It fails when those before it are complete.
     stalled: Option<RequesterFault>,
+    /// What is known behind a gap, if both ends repeat selectively.
+    repair: Option<Box<Repair>>,
 }
 
 impl Requester {
@@ -73,6 +77,7 @@ impl Requester {
             recover_to: Psn::default(),
             rnr_waiting: false,
             stalled: None,
+            repair: None,
         }
     }
 
@@ -82,6 +87,9 @@ impl Requester {
         self.next = attr.sq_psn;
         self.high = attr.sq_psn;
         self.recover_to = attr.sq_psn;
+        if let Some(repair) = &mut self.repair {
+            repair.clear(attr.sq_psn);
+        }
         self.restore_retries(attr);
     }
 
@@ -100,7 +108,22 @@ impl Requester {
     /// Whether a turn might send something. It may say yes without need, but never no.
     pub(crate) fn may_send(&self, state: QpState) -> bool {
         let allowed = matches!(state, QpState::Rts | QpState::Sqd);
-        allowed && !self.rnr_waiting && self.stalled.is_none() && self.cursor < self.queue.tail()
+        allowed && !self.rnr_waiting && (self.may_go_on() || self.has_lost())
+    }
+
+    /// Whether the packet at `next` might be sent.
+    fn may_go_on(&self) -> bool {
+        self.stalled.is_none() && self.cursor < self.queue.tail()
+    }
+
+    /// Whether a packet is to be repeated selectively.
+    fn has_lost(&self) -> bool {
+        self.repair.as_ref().is_some_and(|repair| repair.has_lost())
+    }
+
+    /// SEND and WRITE packets that may be on their way: those in flight, less those that are known to have arrived.
+    fn on_their_way(&self) -> u32 {
+        self.in_flight.saturating_sub(self.repair.as_ref().map_or(0, |repair| repair.held_count()))
     }
 
     /// Whether every WQE that was begun is complete.
@@ -116,7 +139,7 @@ impl Requester {
             wqes: self.queue.len(),
             begun: (self.queue.begun() - self.queue.head()) as usize,
             reads_outstanding: self.reads_outstanding,
-            in_flight: self.in_flight,
+            in_flight: self.on_their_way(),
             window: self.window.size(),
             rnr_waiting: self.rnr_waiting,
         }

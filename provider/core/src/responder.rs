@@ -6,6 +6,7 @@
 
 mod answers;
 mod duplicates;
+mod hold;
 mod replay;
 mod steps;
 
@@ -18,6 +19,7 @@ use crate::{AsyncEvent, QpAttr, RecvWr, ResponderSnapshot};
 use answers::Answer;
 pub(crate) use answers::AnswerFault;
 use ferroce_wire::{Psn, Qpn};
+use hold::Hold;
 use replay::Replay;
 
 /// One QP's receiving half.
@@ -33,6 +35,8 @@ pub(crate) struct Responder {
     answer: Option<Answer>,
     /// A NAK for a gap, or an RNR NAK, is out, and `expected` has not come since (P-6, P-7).
     nak_outstanding: bool,
+    /// What came behind a gap, if both ends repeat selectively.
+    hold: Option<Box<Hold>>,
 }
 
 impl Responder {
@@ -43,6 +47,11 @@ impl Responder {
         self.nak_outstanding = false;
         self.silence();
         self.replay.clear();
+    }
+
+    /// From now on, until the QP is reset, what comes behind a gap is kept.
+    pub(crate) fn repeat_selectively(&mut self) {
+        self.hold.get_or_insert_default();
     }
 
     /// Takes a receive WR. In the error state the caller flushes next.
@@ -92,6 +101,9 @@ impl Responder {
 
     /// Flushes the receive queue.
     pub(crate) fn flush(&mut self, ctx: &mut Context<'_>) {
+        if let Some(hold) = &mut self.hold {
+            hold.clear();
+        }
         self.inbound.flush(ctx);
     }
 

@@ -173,6 +173,11 @@ impl SendQueue {
         self.wqes.iter().take((self.begun - self.head) as usize).find(|wqe| wqe.holds(psn))
     }
 
+    /// The same, to change it.
+    pub(crate) fn holder_mut(&mut self, psn: Psn) -> Option<&mut Wqe> {
+        self.wqes.iter_mut().take((self.begun - self.head) as usize).find(|wqe| wqe.holds(psn))
+    }
+
     /// WQEs in it.
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()

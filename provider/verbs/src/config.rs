@@ -19,6 +19,8 @@ pub struct Config {
     pub no_assist: bool,
     /// `FERROCE_DCQCN`: which QPs slow down when CNPs come.
     pub reacts: Reacts,
+    /// `FERROCE_SELECTIVE_REPEAT=on`: QPs may agree with their peers on selective repeat.
+    pub selective_repeat: bool,
     /// Where the keeper's program lies, as found beside the loaded library.
     pub keeper_bin: Option<PathBuf>,
 }
@@ -58,6 +60,7 @@ impl Config {
                 () if is_off("FERROCE_DCQCN") => Reacts::Never,
                 () => Reacts::OffHost,
             },
+            selective_repeat: is_on("FERROCE_SELECTIVE_REPEAT"),
             keeper_bin: None,
         }
     }

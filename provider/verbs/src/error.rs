@@ -3,7 +3,8 @@
 use crate::gid::Gid;
 use ferroce_core::{
     AccessFlags, AllocMwError, BadAddress, CreateQpError, CreateSrqError, DeregisterError, KeyFault,
-    LocalFault, McastError, ModifyQpError, RegisterError, ReregisterError, UnknownQp, UnknownSrq,
+    LocalFault, McastError, ModifyQpError, RegisterError, ReregisterError, SelectiveRepeatError, UnknownQp,
+    UnknownSrq,
 };
 use ferroce_keeper::KeeperError;
 use ferroce_port::UdpPortError;
@@ -54,6 +55,9 @@ pub enum Error {
     /// A call to `modify_qp` broke a rule.
     #[error(transparent)]
     Modify(#[from] ModifyQpError),
+    /// A QP does not repeat selectively.
+    #[error(transparent)]
+    SelectiveRepeat(#[from] SelectiveRepeatError),
     /// A QP could not be made.
     #[error(transparent)]
     CreateQp(#[from] CreateQpError),
@@ -291,6 +295,7 @@ impl Error {
             Error::Unsupported(_) => ErrorKind::Unsupported,
             Error::GidEmpty(_) => ErrorKind::Absent,
             Error::Modify(_)
+            | Error::SelectiveRepeat(_)
             | Error::CreateQp(_)
             | Error::Register(_)
             | Error::Deregister(_)

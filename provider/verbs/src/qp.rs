@@ -162,6 +162,16 @@ impl Qp {
         self.context.engine.modify_qp(&self.shared, &attr, mask)
     }
 
+    /// Repeats lost requests selectively, until it is reset. Only for a peer that is Ferroce too and does the same; the two
+    /// find out with whatever they exchange QPNs. Before RTR, at both ends.
+    ///
+    /// # Errors
+    /// `FERROCE_SELECTIVE_REPEAT` is not `on`, the QP's type repeats nothing, or it is connected already.
+    pub fn repeat_selectively(&self) -> Result<(), Error> {
+        self.context.check_alive()?;
+        self.context.engine.repeat_selectively(self.qpn())
+    }
+
     /// Its attributes as they are now (`ibv_query_qp(3)`).
     pub fn query(&self) -> Result<QpAttr, Error> {
         self.context.check_alive()?;

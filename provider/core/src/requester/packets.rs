@@ -1,6 +1,7 @@
 //! Request packets, one at a time: which one is next, whether it may go, and what is in it.
 
 use super::Requester;
+use super::repair::MAX_IN_FLIGHT;
 use crate::context::{Context, Sent};
 use crate::counters::Counter;
 use crate::fault::{RequesterFault, SgeFault};
@@ -22,6 +23,12 @@ impl Requester {
         sink: &mut S,
     ) -> Result<Sent, RequesterFault> {
         if !self.may_send(ctx.attr.qp_state) {
+            return Ok(Sent::Nothing);
+        }
+        if let Some(sent) = self.send_lost(ctx, memory, sink) {
+            return Ok(sent);
+        }
+        if !self.may_go_on() {
             return Ok(Sent::Nothing);
         }
         // Each round but the last completes a WQE that sends nothing, so the queue's length bounds them.
@@ -126,7 +133,7 @@ impl Requester {
     ) -> Result<Sent, SgeFault> {
         let Some(wqe) = self.queue.get(self.cursor) else { return Ok(Sent::Nothing) };
         let counts = !wqe.is_read_or_atomic();
-        if counts && self.in_flight >= self.window.size() {
+        if counts && (self.on_their_way() >= self.window.size() || self.has_filled_span()) {
             return Ok(Sent::Nothing);
         }
         let shape = Shape::of(wqe, self.next, ctx.mtu());
@@ -138,6 +145,11 @@ impl Requester {
             self.advance(ctx, &shape, ack_req, counts);
         }
         Ok(sent)
+    }
+
+    /// Whether the responder might not be able to keep one packet more behind a gap.
+    fn has_filled_span(&self) -> bool {
+        self.repair.is_some() && self.in_flight >= MAX_IN_FLIGHT
     }
 
     /// The packet is on its way.

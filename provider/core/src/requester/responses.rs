@@ -55,7 +55,7 @@ impl Requester {
                 Reached::Unanswered => self.handle_implied_nak(ctx),
             },
             Syndrome::Nak(NakCode::PsnSequenceError) => match self.acknowledge_before(ctx, psn) {
-                Reached::All => self.handle_sequence_nak(ctx),
+                Reached::All => self.handle_gap_report(ctx, packet.payload()),
                 Reached::Unanswered => self.handle_implied_nak(ctx),
             },
             Syndrome::Nak(
@@ -128,6 +128,9 @@ impl Requester {
         if self.next.is_before(self.unacked) {
             // Answers came to packets that were about to be sent again.
             self.rewind();
+        }
+        if let Some(repair) = &mut self.repair {
+            repair.forget_before(self.unacked);
         }
         self.lost_at = None;
         self.rnr_waiting = false;

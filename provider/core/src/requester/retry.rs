@@ -70,6 +70,8 @@ impl Requester {
             }
             self.rnr_retries_left -= 1;
         }
+        ctx.count(Counter::CompleterRetryErr);
+        self.recover_to = self.high;
         self.go_back(ctx);
         self.rnr_waiting = true;
         ctx.set_deadline(ctx.now.saturating_add(rnr_timer_ns(timer)));
@@ -87,6 +89,28 @@ impl Requester {
     }
 
     fn retry(&mut self, ctx: &mut Context<'_>, cause: Loss) -> Result<(), RequesterFault> {
+        self.take_retry(ctx, cause)?;
+        self.note_loss(ctx);
+        if cause == Loss::Timeout && self.repair.is_some() && self.next == self.high {
+            self.repair_all();
+            ctx.clear_deadline();
+        } else {
+            self.go_back(ctx);
+        }
+        Ok(())
+    }
+
+    /// Something was lost.
+    pub(super) fn note_loss(&mut self, ctx: &mut Context<'_>) {
+        ctx.count(Counter::CompleterRetryErr);
+        // The window shrinks once for all that was under way together.
+        if !self.unacked.is_before(self.recover_to) {
+            self.window.halve();
+        }
+        self.recover_to = self.high;
+    }
+
+    fn take_retry(&mut self, ctx: &mut Context<'_>, cause: Loss) -> Result<(), RequesterFault> {
         if self.retries_left == 0 {
             ctx.count(Counter::ReqTransportRetriesExceeded);
             return Err(RequesterFault::RetriesExceeded {
@@ -96,18 +120,11 @@ impl Requester {
             });
         }
         self.retries_left -= 1;
-        // The window shrinks once for all that was under way together.
-        if !self.unacked.is_before(self.recover_to) {
-            self.window.halve();
-        }
-        self.go_back(ctx);
         Ok(())
     }
 
     /// Begins again with the oldest unanswered packet. The timer starts with the first packet sent.
     fn go_back(&mut self, ctx: &mut Context<'_>) {
-        ctx.count(Counter::CompleterRetryErr);
-        self.recover_to = self.high;
         self.rewind();
         ctx.clear_deadline();
     }
@@ -119,6 +136,9 @@ impl Requester {
         self.in_flight = 0;
         self.since_ack_req = 0;
         self.stalled = None;
+        if let Some(repair) = &mut self.repair {
+            repair.clear(self.unacked);
+        }
     }
 }
 

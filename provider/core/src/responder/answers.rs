@@ -9,6 +9,7 @@ use crate::context::{Context, Sent};
 use crate::counters::Counter;
 use crate::fault::ResponderFault;
 use crate::inbound::{address_fault, remote};
+use crate::sack::Bitmap;
 use crate::{Memory, TransmitSink};
 use ferroce_wire::{NakCode, Opcode, Psn, Syndrome};
 
@@ -85,7 +86,16 @@ impl Responder {
             Answer::Nak { psn, code } => (psn, Syndrome::Nak(code), None),
         };
         let header = ctx.header(Opcode::RC_ACKNOWLEDGE, ctx.attr.dest_qpn, psn).aeth(syndrome, self.msn);
-        let sent = match ctx.send(sink, &header, 0, |_, _| Ok::<_, std::convert::Infallible>(())) {
+        // A requester that repeats selectively is told what came behind the gap.
+        let held = match (&self.hold, answer) {
+            (Some(hold), Answer::SequenceNak) => hold.bitmap(self.expected),
+            _ => Bitmap::new(),
+        };
+        let fill = |_: &Context<'_>, room: &mut [u8]| {
+            room.copy_from_slice(&held);
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let sent = match ctx.send(sink, &header, held.len() as u32, fill) {
             Ok(sent) => sent,
             Err(never) => match never {},
         };

@@ -10,23 +10,49 @@ use crate::halves::Handled;
 use crate::inbound::{ATOMIC_LEN, address_fault, check_enabled, check_max, check_rkey, remote};
 use crate::xrc::Target;
 use crate::{Memory, PdId, Srqn};
-use ferroce_wire::{Opcode, Operation, Packet, Psn};
+use ferroce_wire::{Opcode, Operation, Packet};
 
 impl Responder {
-    /// Step 1: the PSN (P-3, P-4, P-6).
+    /// Takes a request, and what it was in want of if a gap is closed.
     pub(crate) fn handle_request(
         &mut self,
         ctx: &mut Context<'_>,
         packet: &Packet<'_>,
         memory: &impl Memory,
     ) -> Handled {
+        let mut handled = self.check_psn(ctx, packet, memory);
+        // Each round takes a packet out of those that are held.
+        while handled == Handled::Done && self.answer != Some(Answer::RnrNak) {
+            let Some(bytes) = self.hold.as_mut().and_then(|hold| hold.take(self.expected)) else { break };
+            // It was one when it came.
+            let Ok(packet) = Packet::parse(&bytes) else { break };
+            handled = self.check_psn(ctx, &packet, memory);
+        }
+        self.report_gap();
+        handled
+    }
+
+    /// A requester that repeats selectively hears of a gap as long as there is one.
+    fn report_gap(&mut self) {
+        let Some(hold) = &self.hold else { return };
+        match self.answer {
+            None | Some(Answer::Ack) if !hold.is_empty() => self.answer = Some(Answer::SequenceNak),
+            Some(Answer::SequenceNak) if hold.is_empty() && !self.nak_outstanding => {
+                self.answer = Some(Answer::Ack);
+            }
+            _ => {}
+        }
+    }
+
+    /// Step 1: the PSN (P-3, P-4, P-6).
+    fn check_psn(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>, memory: &impl Memory) -> Handled {
         let psn = packet.bth().psn();
         if psn.is_before(self.expected) {
             self.handle_duplicate(ctx, packet);
             return Handled::Done;
         }
         if psn.is_after(self.expected) {
-            self.handle_gap(ctx, psn);
+            self.handle_gap(ctx, packet);
             return Handled::Done;
         }
         match self.answer {
@@ -48,16 +74,24 @@ impl Responder {
         }
     }
 
-    /// A request before this one was lost: one NAK says so, the rest is dropped until it comes.
-    fn handle_gap(&mut self, ctx: &mut Context<'_>, got: Psn) {
-        if self.nak_outstanding {
+    /// A request before this one was lost: one NAK says so, the rest is dropped until it comes. If both ends repeat
+    /// selectively, the rest is kept, and each NAK says what there is.
+    fn handle_gap(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>) {
+        let is_known = self.hold.as_ref().is_some_and(|hold| !hold.is_empty());
+        let is_held = self.hold.as_mut().is_some_and(|hold| hold.insert(self.expected, packet));
+        if is_held && is_known {
+            return;
+        }
+        if !is_held && self.nak_outstanding {
             ctx.count(Counter::DropOutOfSequence);
             return;
         }
         ctx.count(Counter::OutOfSequence);
-        self.nak_outstanding = true;
-        self.answer = Some(Answer::SequenceNak);
-        let expected = self.expected;
+        if !is_held {
+            self.nak_outstanding = true;
+            self.answer = Some(Answer::SequenceNak);
+        }
+        let (got, expected) = (packet.bth().psn(), self.expected);
         ctx.shared.output.explain(
             ctx.qpn,
             &format_args!("PSN {got} arrived where {expected} was expected: packets were lost or reordered"),

@@ -42,6 +42,8 @@ pub struct Setup {
     pub srq: bool,
     pub qkey: u32,
     pub block_self_mcast: bool,
+    /// Whether the QP repeats selectively, in the belief that its peer does.
+    pub selective: bool,
     pub profile: Profile,
 }
 
@@ -92,6 +94,7 @@ impl Default for Setup {
             srq: false,
             qkey: 0x1111_1111,
             block_self_mcast: false,
+            selective: false,
             profile: Profile::default(),
         }
     }
@@ -138,6 +141,9 @@ impl End {
         let srqn = has_srq.then(|| device.create_srq(SrqInit { pd: PD, xrc }).expect("an SRQ"));
         let srq = srqn.filter(|_| !is_target);
         let qpn = device.create_qp(QpInit { srq, ..init(&setup) }).expect("a QP");
+        if setup.selective {
+            device.repeat_selectively(qpn).expect("the profile has it");
+        }
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
         let mut end = End {
             device,

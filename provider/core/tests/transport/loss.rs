@@ -103,7 +103,7 @@ fn damaged_packets_are_dropped_and_sent_again() {
     assert_eq!(pair.b.device.counters().get(Counter::DropIcrc), 1);
 }
 
-fn mixed(seed: u64, count: usize) -> Vec<Job> {
+pub fn mixed(seed: u64, count: usize) -> Vec<Job> {
     let mut chance = Chance::new(seed);
     (0..count)
         .map(|_| {

@@ -16,6 +16,7 @@ mod operations;
 mod requester;
 mod responder;
 mod scheduling;
+mod selective;
 mod snapshot;
 mod srq;
 mod states;

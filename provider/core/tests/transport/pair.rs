@@ -43,6 +43,7 @@ pub struct Pair {
     sent: u64,
     /// One line for each packet, as it was sent.
     pub trace: Vec<String>,
+    keeps_bytes: bool,
 }
 
 /// One way over the link.
@@ -69,6 +70,7 @@ impl Pair {
             flying: BinaryHeap::new(),
             sent: 0,
             trace: Vec::new(),
+            keeps_bytes: false,
         };
         pair.connect();
         if let (QpType::XrcIni, Some(srqn)) = (pair.a.setup.qp_type, pair.b.srqn) {
@@ -84,6 +86,11 @@ impl Pair {
         b.enter_rtr(a.address, a.qpn);
         a.enter_rts();
         b.enter_rts();
+    }
+
+    /// From now on a line of the trace ends with the packet's bytes.
+    pub fn keep_bytes(&mut self) {
+        self.keeps_bytes = true;
     }
 
     /// Sets what happens to packets from now on.
@@ -129,7 +136,12 @@ impl Pair {
         for mut bytes in end.transmit(self.now) {
             let packet = Packet::parse(&bytes).expect("what a device sends is a packet");
             let fate = (self.rule)(way, &packet);
-            self.trace.push(format!("{} {way:?} {packet} {fate:?}", self.now));
+            let mut line = format!("{} {way:?} {packet} {fate:?}", self.now);
+            if self.keeps_bytes {
+                line.push(' ');
+                line.extend(bytes.iter().map(|byte| format!("{byte:02x}")));
+            }
+            self.trace.push(line);
             if fate == Fate::Corrupt {
                 // The PSN's lowest bit: only the ICRC can tell.
                 bytes[11] ^= 1;

@@ -261,7 +261,12 @@ fn keeper_options(config: &Config) -> Result<KeeperOptions, Error> {
 /// The device's limits and habits.
 fn profile(config: &Config) -> Profile {
     let dcqcn = Dcqcn { reacts: config.reacts, late_ns: LATE_NS, ..Dcqcn::default() };
-    Profile { max_rd_atomic: MAX_RD_ATOMIC, dcqcn, ..Profile::default() }
+    Profile {
+        max_rd_atomic: MAX_RD_ATOMIC,
+        selective_repeat: config.selective_repeat,
+        dcqcn,
+        ..Profile::default()
+    }
 }
 
 /// Tells senders on this host how much the receiving socket holds.

@@ -157,6 +157,10 @@ impl Inner {
         Ok(self.state.lock().device.query_qp(qpn)?)
     }
 
+    pub(crate) fn repeat_selectively(&self, qpn: Qpn) -> Result<(), Error> {
+        Ok(self.state.lock().device.repeat_selectively(qpn)?)
+    }
+
     /// Takes a QP off the network; does nothing the second time.
     pub(crate) fn destroy_qp(&self, qp: &Arc<QpShared>) {
         self.with_state(|inner, state, now| {

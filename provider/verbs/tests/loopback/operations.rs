@@ -1,7 +1,10 @@
 //! Every operation moves the right bytes.
 
 use crate::end::{Plan, pair};
-use ferroce::core::{PathMtu, Payload, Remote, SendFlags, SendOp, SendWr, WcFlags, WcOpcode};
+use ferroce::Error;
+use ferroce::core::{
+    PathMtu, Payload, Remote, SelectiveRepeatError, SendFlags, SendOp, SendWr, WcFlags, WcOpcode,
+};
 use std::net::IpAddr;
 
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "::1"];
@@ -119,4 +122,11 @@ fn a_thousand_messages_in_flight_arrive_in_order() {
             received += 1;
         }
     }
+}
+
+#[test]
+fn selective_repeat_is_off_unless_asked_for() {
+    let (a, _) = pair(Plan::default());
+    let error = a.qp.repeat_selectively().expect_err("it is off");
+    assert!(matches!(error, Error::SelectiveRepeat(SelectiveRepeatError::Off)), "{error}");
 }
