@@ -7,6 +7,7 @@ use crate::memory::HostMemory;
 use crate::pfc::{Account, Pfc};
 use bytes::Bytes;
 use ferroce_core::{Device, DeviceConfig, Nanos, PacketMeta, Path, Profile, TransmitSink};
+use ferroce_wire::Qpn;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
@@ -44,7 +45,7 @@ impl Default for NicConfig {
     fn default() -> Self {
         NicConfig {
             profile: Profile::default(),
-            qpn_base: 0x100,
+            qpn_base: FIRST_QPN,
             qpn_count: 1 << 16,
             rate_bps: None,
             queue_bytes: 32 << 10,
@@ -231,9 +232,14 @@ impl Host {
     }
 
     /// The process that used the device dies: queues, QPs and regions are gone, and nobody says so to the peers. The
-    /// device that the host has from now on has other keys and QPNs.
+    /// device that the host has from now on has other keys, and the QPNs behind those of the one before, so that nobody
+    /// is taken for a peer that has died.
     pub(crate) fn restart(&mut self) {
         let seed = self.chance.bits();
+        let NicConfig { qpn_base, qpn_count, .. } = &mut self.config;
+        let next = *qpn_base + *qpn_count;
+        // Where the numbers end, they begin anew.
+        *qpn_base = if next + *qpn_count <= Qpn::MULTICAST.value() { next } else { FIRST_QPN };
         if let Behind::Nic(nic) = &mut self.behind {
             let is_recording = nic.memory.is_recording();
             **nic = VirtualNic::new(&self.config, seed);
@@ -303,6 +309,8 @@ pub(crate) fn is_multicast(mac: Mac) -> bool {
     mac[0] & 1 == 1
 }
 
+/// The first QPN, unless a configuration says another.
+const FIRST_QPN: u32 = 0x100;
 /// The parts of the simulation that draw the hosts' chances.
 const HOSTS_PART: u64 = 1 << 33;
 /// The rate of a host that has no link yet.

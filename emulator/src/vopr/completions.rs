@@ -332,15 +332,21 @@ impl World {
         Ok(found)
     }
 
-    /// Whether messages to an end of an unreliable service may be lost, doubled, or out of order.
+    /// Whether messages to an end of an unreliable service may be lost, doubled, or out of order. A fault on the way to
+    /// one end costs another the receive WQE, if they share an SRQ.
     fn may_lose(&self, index: usize) -> bool {
-        let connection = self.connection(index);
-        self.wire.borrow().hit(connection.plan.number) > 0
-            || connection.is_troubled
-            || connection.was_starved
-            || connection.is_tainted
-            || connection.lost_memory
-            || self.switch_drops() > 0
+        let shared = self.pool_of(index).filter(|pool| pool.kind != PoolKind::Own);
+        let is_lossy = |end: &usize| {
+            let connection = self.connection(*end);
+            self.wire.borrow().hit(connection.plan.number) > 0
+                || connection.is_troubled
+                || connection.was_starved
+                || connection.is_tainted
+                || connection.lost_memory
+        };
+        self.switch_drops() > 0
+            || is_lossy(&index)
+            || shared.is_some_and(|pool| pool.users.iter().any(is_lossy))
     }
 
     /// What of a receive completion does not belong to a message.

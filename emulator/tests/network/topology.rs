@@ -138,3 +138,18 @@ fn a_process_that_dies_takes_its_qps_along() {
     assert!(fabric.network.run_until_idle(Nanos::MAX));
     assert_eq!(fabric.take_sent(a)[0].status, WcStatus::RetryExcErr);
 }
+
+/// Else the peer of one that has died is taken for the peer of the one that comes.
+#[test]
+fn the_next_process_has_other_qpns() {
+    let mut fabric = Fabric::new(&FabricConfig::default());
+    let host = fabric.endpoint(0);
+    let mut seen = Vec::new();
+    // Enough for the numbers to begin anew once.
+    for _ in 0..300 {
+        let qpn = fabric.create_qp(host).qpn.value();
+        assert!(seen.iter().rev().take(200).all(|before| before >> 16 != qpn.wrapping_sub(0x100) >> 16));
+        seen.push(qpn.wrapping_sub(0x100));
+        fabric.network.restart(host);
+    }
+}
