@@ -1,11 +1,11 @@
-//! Builds the relocatable tree: compiles, links the shared library, and puts every file in its place.
+//! Builds the relocatable tree: compiles, links the shared libraries, and puts every file in its place.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ferroce_ibverbs_link::link_ibverbs;
+use ferroce_ibverbs_link::{link_ibverbs, link_rdmacm};
 
 use crate::command;
 use crate::report;
@@ -26,10 +26,12 @@ pub fn tree(workspace: &Workspace) -> Result<()> {
 
     let release = workspace.release();
     let library = link_ibverbs(&release.join("libferroce_ibverbs.a"), &release)?;
+    let rdmacm = link_rdmacm(&release.join("libferroce_rdmacm.a"), &library, &release)?;
     let tree = workspace.tree();
     put(&release.join("ferroce"), &tree.command(), EXECUTABLE)?;
     put(&release.join("ferroce-keeper"), &tree.keeper(), EXECUTABLE)?;
     put(&library, &tree.library(), READABLE)?;
+    put(&rdmacm, &tree.rdmacm(), READABLE)?;
     report::line(format_args!("    {}", tree.root.display()));
     Ok(())
 }
@@ -40,7 +42,7 @@ pub fn tree(workspace: &Workspace) -> Result<()> {
 /// When a file of the tree is missing or cannot be written there.
 pub fn copy(from: &Tree, to: &Tree) -> Result<()> {
     for ((source, destination), mode) in
-        from.files().into_iter().zip(to.files()).zip([EXECUTABLE, READABLE, EXECUTABLE])
+        from.files().into_iter().zip(to.files()).zip([EXECUTABLE, READABLE, READABLE, EXECUTABLE])
     {
         put(&source, &destination, mode)?;
     }
@@ -73,7 +75,7 @@ fn make_readable_folder(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-const PACKAGES: [&str; 3] = ["ferroce-cli", "ferroce-keeper", "ferroce-ibverbs"];
+const PACKAGES: [&str; 4] = ["ferroce-cli", "ferroce-keeper", "ferroce-ibverbs", "ferroce-rdmacm"];
 const EXECUTABLE: u32 = 0o755;
 const READABLE: u32 = 0o644;
 

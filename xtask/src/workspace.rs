@@ -55,13 +55,18 @@ impl Tree {
         self.root.join("lib/libibverbs.so.1")
     }
 
+    /// The library of those that manage connections with the RDMA CM.
+    pub fn rdmacm(&self) -> PathBuf {
+        self.root.join("lib/librdmacm.so.1")
+    }
+
     /// The process that shares UDP port 4791.
     pub fn keeper(&self) -> PathBuf {
         self.root.join("libexec/ferroce-keeper")
     }
 
     /// Every file of the tree.
-    pub fn files(&self) -> [PathBuf; 3] {
-        [self.command(), self.library(), self.keeper()]
+    pub fn files(&self) -> [PathBuf; 4] {
+        [self.command(), self.library(), self.rdmacm(), self.keeper()]
     }
 }

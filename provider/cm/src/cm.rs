@@ -8,7 +8,9 @@ use crate::params::duration_ns;
 use crate::peers::Peers;
 use crate::resolution::Resolutions;
 use crate::timers::Timers;
-use crate::{CmCallError, CmCounter, CmCounters, CommId, Event, ListenAddr, ListenerId, QpSettings, Route};
+use crate::{
+    Change, CmCallError, CmCounter, CmCounters, CommId, Event, ListenAddr, ListenerId, QpSettings, Route,
+};
 use ferroce_core::Nanos;
 use ferroce_wire::mad::Mad;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +27,7 @@ pub struct Cm {
     pub(crate) counters: CmCounters,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
+    changes: VecDeque<Change>,
 }
 
 /// How a connection manager numbers its connections.
@@ -60,6 +63,7 @@ impl Cm {
             counters: CmCounters::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            changes: VecDeque::new(),
         }
     }
 
@@ -100,9 +104,11 @@ impl Cm {
         connection.remote.is_some().then_some(connection.settings)
     }
 
-    /// The peer's communication ID and queue pair of an established connection: what somebody else needs to end it.
+    /// The peer's communication ID and queue pair of a connection that the peer may take for established: what somebody
+    /// else needs to end it.
     pub fn orphan(&self, id: CommId) -> Option<crate::Orphan> {
-        let connection = self.connections.get(&id).filter(|it| it.state == State::Established)?;
+        let connection = self.connections.get(&id);
+        let connection = connection.filter(|it| matches!(it.state, State::RepSent | State::Established))?;
         let remote = connection.remote?;
         Some(crate::Orphan {
             local_comm_id: id.0,
@@ -137,6 +143,11 @@ impl Cm {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// The next change of what is to be done should this process die.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
     }
 
     /// What it has counted.
@@ -226,10 +237,12 @@ impl Cm {
     /// Goes on to `state`; what was to be answered needs no answer any more.
     pub(crate) fn enter(&mut self, now: Nanos, id: CommId, state: State) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        connection.state = state;
+        let before = std::mem::replace(&mut connection.state, state);
         connection.pending = None;
         let (remote, waits_at, is_owned) = (connection.remote, connection.waits_at, connection.is_owned);
         self.timers.clear(id);
+        self.note_change(id, before, state);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         match state {
             State::Timewait => {
                 let stay = duration_ns(connection.settings.timeout);
@@ -250,6 +263,17 @@ impl Cm {
                     self.connections.remove(&id);
                 }
             }
+            _ => {}
+        }
+    }
+
+    fn note_change(&mut self, id: CommId, before: State, after: State) {
+        let is_connected = |state| {
+            matches!(state, State::RepSent | State::Established | State::DreqSent | State::DreqReceived)
+        };
+        match (is_connected(before), is_connected(after)) {
+            (false, true) => self.changes.extend(self.orphan(id).map(Change::Connected)),
+            (true, false) => self.changes.push_back(Change::Ended(id)),
             _ => {}
         }
     }

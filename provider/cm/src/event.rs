@@ -1,6 +1,6 @@
 //! What a connection manager has to say.
 
-use crate::{CommId, ListenerId, Route};
+use crate::{CommId, ListenerId, Orphan, Route};
 use ferroce_wire::cm::{RejectReason, ServiceId, SidrStatus, Transport};
 
 /// Something happened.
@@ -71,6 +71,15 @@ pub enum Event {
         /// What it says.
         datagram: Box<Datagram>,
     },
+}
+
+/// What somebody has to know who ends connections in the place of a process that dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The peer may take this connection for established.
+    Connected(Orphan),
+    /// The peer does not take the connection of this ID for established any more.
+    Ended(CommId),
 }
 
 /// A request for a connection, as the side sees it that got it.

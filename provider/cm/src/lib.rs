@@ -38,7 +38,7 @@ mod timers;
 pub use cm::{Cm, CmConfig, Transmit};
 pub use counters::{CmCounter, CmCounters};
 pub use error::CmCallError;
-pub use event::{Datagram, Event, Lookup, Reply, Request};
+pub use event::{Change, Datagram, Event, Lookup, Reply, Request};
 pub use ids::CommId;
 pub use listeners::ListenerId;
 pub use params::{

@@ -10,6 +10,8 @@
 //! comments in this crate refer to it as *the C contract*. A panic never unwinds into C: it ends the process with its
 //! message, as `extern "C"` functions do.
 
+use ferroce_abi::{errno, log, place, pointer};
+
 mod ah;
 mod attr;
 mod channel;
@@ -19,15 +21,11 @@ mod cq;
 mod cq_ex;
 mod device;
 mod dm;
-mod errno;
 mod fork;
-mod log;
 mod mr;
 mod mw;
 mod object;
 mod pd;
-mod place;
-mod pointer;
 mod post;
 mod qp;
 mod qp_ex;

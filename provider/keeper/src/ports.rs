@@ -3,8 +3,9 @@
 //! The rules are the kernel's (`cma.c`): two bindings of a port are in each other's way where their addresses overlap,
 //! unless both share and neither listens; to listen is to bind once more without sharing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use ferroce_wire::cm::{PortSpace, ServiceId};
 
@@ -20,6 +21,8 @@ pub(crate) struct Ports {
     of_owner: BTreeMap<(u16, u32), (u16, u16)>,
     /// Where the search for a free port goes on.
     next: u16,
+    /// The services on which somebody listened until a moment ago, and when that ended; the oldest first.
+    left: VecDeque<(ServiceId, Instant)>,
 }
 
 #[derive(Debug)]
@@ -34,7 +37,7 @@ impl Ports {
     /// Nobody has bound anything. `seed` says where free ports are looked for first.
     pub(crate) fn new(seed: u16) -> Ports {
         let next = EPHEMERAL.start() + seed % EPHEMERAL_COUNT;
-        Ports { bound: BTreeMap::new(), of_owner: BTreeMap::new(), next }
+        Ports { bound: BTreeMap::new(), of_owner: BTreeMap::new(), next, left: VecDeque::new() }
     }
 
     /// Binds; the port.
@@ -84,6 +87,11 @@ impl Ports {
     pub(crate) fn release(&mut self, owner: u16, token: u32) {
         let Some(key) = self.of_owner.remove(&(owner, token)) else { return };
         if let Some(entries) = self.bound.get_mut(&key) {
+            let own = entries.iter().find(|entry| (entry.owner, entry.token) == (owner, token));
+            if let Some(own) = own.filter(|own| own.listens) {
+                self.left.truncate(LEFT_MAX - 1);
+                self.left.push_front((own.binding.listen_addr().service, Instant::now()));
+            }
             entries.retain(|entry| (entry.owner, entry.token) != (owner, token));
             if entries.is_empty() {
                 self.bound.remove(&key);
@@ -106,6 +114,13 @@ impl Ports {
         let entries = self.bound.get(&(space as u16, port))?.iter().filter(|entry| entry.listens);
         let fits = entries.filter_map(|entry| Some((entry.binding.scope.fit(destination)?, entry.owner)));
         fits.max().map(|(_, owner)| owner)
+    }
+
+    /// Whether somebody listened on `service` less than `span` ago. Programs that serve one connection after another, and
+    /// listen anew for each, are between two of them then.
+    pub(crate) fn was_served(&self, service: ServiceId, span: Duration) -> bool {
+        let lately = self.left.iter().take_while(|(_, at)| at.elapsed() < span);
+        lately.into_iter().any(|(left, _)| *left == service)
     }
 
     /// The bindings of the same port whose addresses overlap.
@@ -132,6 +147,8 @@ impl Ports {
 /// Linux's range for ports that nobody names (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 const EPHEMERAL_COUNT: u16 = *EPHEMERAL.end() - *EPHEMERAL.start() + 1;
+/// Services of which it is known that somebody listened on them lately.
+const LEFT_MAX: usize = 256;
 /// Bindings there can be, of all processes.
 const MAX_BINDINGS: usize = 1 << 18;
 

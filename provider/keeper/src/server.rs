@@ -168,7 +168,9 @@ impl Keeper {
         match source {
             Source::Connection(at) if self.connections[at].is_closed => {}
             Source::Connection(at) => self.serve(at, now),
-            Source::Member(number) => self.management.serve_member(number),
+            Source::Member(number) => {
+                self.management.serve_member(number);
+            }
             Source::Gsi => self.management.receive(),
             // What it brings has its first words read in the next round.
             Source::Listener => self.accept(now),

@@ -1,6 +1,7 @@
 //! Why a verb was refused. Each error has a kind, from which the C ABI makes the errno.
 
 use crate::gid::Gid;
+use ferroce_cm::CmCallError;
 use ferroce_core::{
     AccessFlags, AllocMwError, BadAddress, CreateQpError, CreateSrqError, DeregisterError, KeyFault,
     LocalFault, McastError, ModifyQpError, RegisterError, ReregisterError, SelectiveRepeatError, UnknownQp,
@@ -9,6 +10,7 @@ use ferroce_core::{
 use ferroce_keeper::KeeperError;
 use ferroce_port::UdpPortError;
 use ferroce_wire::Qpn;
+use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 /// What kind of refusal it is.
@@ -58,6 +60,28 @@ pub enum Error {
     /// A QP does not repeat selectively.
     #[error(transparent)]
     SelectiveRepeat(#[from] SelectiveRepeatError),
+    /// The connection manager refused a call.
+    #[error(transparent)]
+    Connection(#[from] CmCallError),
+    /// An ID of the RDMA CM is not in a state for a call.
+    #[error("the ID is {state}, which does not allow to {call}")]
+    CmState {
+        /// Its state.
+        state: &'static str,
+        /// What was to be done.
+        call: &'static str,
+    },
+    /// No device has the address.
+    #[error("no device has the address {0}: `ferroce devices` lists the ones there are")]
+    NoDevice(IpAddr),
+    /// The system knows no way to the address.
+    #[error("no route to {peer}: {source}")]
+    NoRoute {
+        /// Where to.
+        peer: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A QP could not be made.
     #[error(transparent)]
     CreateQp(#[from] CreateQpError),
@@ -269,6 +293,18 @@ impl Error {
     /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            Error::Keeper(KeeperError::AddressInUse { .. }) => ErrorKind::Os(libc::EADDRINUSE),
+            Error::Keeper(KeeperError::NoPortLeft) => ErrorKind::Os(libc::EADDRNOTAVAIL),
+            Error::Keeper(KeeperError::NeedsKeeper) | Error::NoDevice(_) => ErrorKind::Os(libc::ENODEV),
+            Error::NoRoute { .. } => ErrorKind::Os(libc::ENETUNREACH),
+            Error::Connection(error) => match error {
+                CmCallError::TooManyConnections
+                | CmCallError::TooManyLookups
+                | CmCallError::TooManyListeners => ErrorKind::NoRoom,
+                CmCallError::InUse(_) => ErrorKind::Os(libc::EADDRINUSE),
+                _ => ErrorKind::Invalid,
+            },
+            Error::CmState { .. } => ErrorKind::Invalid,
             Error::Keeper(_) | Error::Port(_) | Error::Forked | Error::InterfaceGone(_) => ErrorKind::Dead,
             Error::Os { source, .. } => source.raw_os_error().map_or(ErrorKind::Dead, ErrorKind::Os),
             Error::TooManyCqs { .. }

@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// Descriptors closed in a child, at most: what a lease has, and the engine's duplicates of some of it.
 const MAX_FDS: usize = MAX_SLOTS as usize + 8;
 
+/// As [`MAX_FDS`], of the connection manager: its two connections to the keeper.
+const MAX_CM_FDS: usize = 2;
+
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static CLOSE_IN_CHILD: [AtomicI32; MAX_FDS] = [const { AtomicI32::new(-1) }; MAX_FDS];
+static CLOSE_CM_IN_CHILD: [AtomicI32; MAX_CM_FDS] = [const { AtomicI32::new(-1) }; MAX_CM_FDS];
 
 /// How many forks lie between the first process that opened a device and this one. What was made in another
 /// generation is dead.
@@ -37,10 +41,20 @@ pub(crate) fn watch() {
     });
 }
 
-/// Names the descriptors to close in a child; replaces those named before.
+/// Names the engine's descriptors to close in a child; replaces those named before.
 pub(crate) fn close_in_child(fds: &[RawFd]) {
     debug_assert!(fds.len() <= MAX_FDS);
-    for (i, slot) in CLOSE_IN_CHILD.iter().enumerate() {
+    name(&CLOSE_IN_CHILD, fds);
+}
+
+/// As [`close_in_child`], for the connection manager's.
+pub(crate) fn close_cm_in_child(fds: &[RawFd]) {
+    debug_assert!(fds.len() <= MAX_CM_FDS);
+    name(&CLOSE_CM_IN_CHILD, fds);
+}
+
+fn name(slots: &[AtomicI32], fds: &[RawFd]) {
+    for (i, slot) in slots.iter().enumerate() {
         slot.store(fds.get(i).copied().unwrap_or(-1), Ordering::Release);
     }
 }
@@ -48,10 +62,10 @@ pub(crate) fn close_in_child(fds: &[RawFd]) {
 /// Runs in the child, before `fork` returns there.
 extern "C" fn after_fork_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    for slot in &CLOSE_IN_CHILD {
+    for slot in CLOSE_IN_CHILD.iter().chain(&CLOSE_CM_IN_CHILD) {
         let fd = slot.swap(-1, Ordering::AcqRel);
         if fd >= 0 {
-            // SAFETY: the descriptor belongs to an engine of the generation before, which is never used again
+            // SAFETY: the descriptor belongs to an engine or connection manager of the generation before, which is never used again
             // in this process: every entry point compares generations first, and its drop forgets its
             // descriptors.
             unsafe { libc::close(fd) };

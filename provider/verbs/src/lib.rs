@@ -14,6 +14,7 @@ mod acks;
 mod advise;
 mod ah;
 mod attr;
+pub mod cm;
 mod config;
 mod context;
 mod cq;

@@ -1,6 +1,6 @@
 //! The link step: `cc -shared` over a staticlib with a version script.
 
-use crate::{ibverbs_version_script, private_aliases};
+use crate::{RDMACM, ibverbs_version_script, private_aliases, version_script};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::{env, fs, io};
@@ -62,6 +62,19 @@ pub fn link_ibverbs(archive: &Path, out_dir: &Path) -> Result<PathBuf, LinkError
         version_script: &ibverbs_version_script(),
         source: Some(&private_aliases()),
         needs: &[],
+    }
+    .link(out_dir)
+}
+
+/// Links `librdmacm.so.1` from `archive` (`libferroce_rdmacm.a`) and the `libibverbs.so.1` that it calls into the folder
+/// `out_dir`, which is made if needed.
+pub fn link_rdmacm(archive: &Path, ibverbs: &Path, out_dir: &Path) -> Result<PathBuf, LinkError> {
+    SharedLibrary {
+        soname: "librdmacm.so.1",
+        archive,
+        version_script: &version_script(RDMACM),
+        source: None,
+        needs: &[ibverbs],
     }
     .link(out_dir)
 }

@@ -1,5 +1,6 @@
 //! Communication management in the keeper: QP 1, the processes behind it, and what nobody claims.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,6 +22,8 @@ pub(super) struct Management {
     start: Instant,
     /// Some process has not taken all its datagrams.
     has_waiting: bool,
+    /// Requests to services whose listener left a moment ago, and until when they wait for another.
+    held: VecDeque<(Instant, Route, Box<Mad>)>,
 }
 
 impl Management {
@@ -34,6 +37,7 @@ impl Management {
             cm: Cm::new(cm),
             start: now,
             has_waiting: false,
+            held: VecDeque::new(),
         }
     }
 
@@ -58,11 +62,18 @@ impl Management {
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         let waiting = self.has_waiting.then(|| now + RETRY);
         let timers = self.cm.poll_timeout().map(|at| self.start + Duration::from_nanos(at));
-        [waiting, timers].into_iter().flatten().min()
+        let held = self.held.front().map(|(until, ..)| *until);
+        [waiting, timers, held].into_iter().flatten().min()
     }
 
     /// A process is gone.
     pub(super) fn leave(&mut self, number: u16, now: Instant) {
+        // What it said last is still there.
+        for _ in 0..LAST_WORDS {
+            if !self.serve_member(number) {
+                break;
+            }
+        }
         let orphans = self.members.leave(number);
         tracing::info!(number, connections = orphans.len(), "a process that managed connections has gone");
         for orphan in &orphans {
@@ -70,10 +81,10 @@ impl Management {
         }
     }
 
-    /// Takes what the process `number` wants to send.
-    pub(super) fn serve_member(&mut self, number: u16) {
+    /// Takes what the process `number` wants to send; whether there was something.
+    pub(super) fn serve_member(&mut self, number: u16) -> bool {
         let mut datagrams = Vec::new();
-        self.members.receive(number, &mut datagrams);
+        let has_some = self.members.receive(number, &mut datagrams);
         if let Some(gsi) = &mut self.gsi {
             for (route, mad) in &datagrams {
                 gsi.send(route, mad);
@@ -82,6 +93,7 @@ impl Management {
         }
         // Those that went to this host have arrived: they make room before others follow.
         self.receive();
+        has_some
     }
 
     /// Takes what has arrived, until there is no more or it has been much.
@@ -103,14 +115,32 @@ impl Management {
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        while self.held.front().is_some_and(|(until, ..)| *until <= now) {
+            let Some((_, route, mad)) = self.held.pop_front() else { break };
+            if let Some(mad) = self.members.deliver(route, mad) {
+                self.cm.handle_mad(self.nanos(now), &route, &mad);
+            }
+        }
         self.cm.handle_timeout(self.nanos(now));
         self.has_waiting = self.members.flush();
         self.send_own();
     }
 
     fn deliver(&mut self, now: u64, route: Route, mad: Box<Mad>) {
-        if let Some(mad) = self.members.deliver(route, mad) {
+        let Some(mad) = self.members.deliver(route, mad) else { return };
+        if self.held.len() < HELD_MAX && self.members.was_served(&mad, HOLD) {
+            self.held.push_back((Instant::now() + HOLD, route, mad));
+        } else {
             self.cm.handle_mad(now, &route, &mad);
+        }
+    }
+
+    /// Somebody listens: it may be for what waits.
+    pub(super) fn deliver_held(&mut self) {
+        for (until, route, mad) in std::mem::take(&mut self.held) {
+            if let Some(mad) = self.members.deliver(route, mad) {
+                self.held.push_back((until, route, mad));
+            }
         }
     }
 
@@ -121,7 +151,7 @@ impl Management {
         }
         gsi.flush();
         // It owns nothing that anybody wants to hear of.
-        while self.cm.poll_event().is_some() {}
+        while self.cm.poll_event().is_some() || self.cm.poll_change().is_some() {}
     }
 
     fn nanos(&self, now: Instant) -> u64 {
@@ -135,7 +165,13 @@ impl std::fmt::Debug for Management {
     }
 }
 
+/// How long a request waits for a new listener where one left a moment ago, at most.
+const HOLD: Duration = Duration::from_secs(1);
+/// Requests that wait so.
+const HELD_MAX: usize = 256;
 /// How soon a process that had no room for its datagrams is tried again.
 const RETRY: Duration = Duration::from_millis(1);
+/// Rounds in which the last datagrams of a process that has gone are taken; a socket holds fewer.
+const LAST_WORDS: usize = 64;
 /// Receive calls of one round.
 const BATCHES_PER_ROUND: usize = 256;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ferroce_cm::{ListenAddr, Orphan, Route};
 use ferroce_port::fd_passing;
@@ -92,12 +93,12 @@ impl Members {
         self.by_number.iter().map(|(number, member)| (*number, member.socket.as_fd()))
     }
 
-    /// Takes what a process says, a bounded part of it: the datagrams to send.
-    pub(super) fn receive(&mut self, number: u16, datagrams: &mut Vec<(Route, Box<Mad>)>) {
-        let Some(member) = self.by_number.get_mut(&number) else { return };
+    /// Takes what a process says, a bounded part of it: the datagrams to send. Whether there was something.
+    pub(super) fn receive(&mut self, number: u16, datagrams: &mut Vec<(Route, Box<Mad>)>) -> bool {
+        let Some(member) = self.by_number.get_mut(&number) else { return false };
         let mut bytes = [0; RECORD_LEN];
-        for _ in 0..RECORDS_PER_ROUND {
-            let Ok((len, _)) = fd_passing::receive(&member.socket, &mut bytes) else { return };
+        for taken in 0..RECORDS_PER_ROUND {
+            let Ok((len, _)) = fd_passing::receive(&member.socket, &mut bytes) else { return taken > 0 };
             match GsiRecord::decode(&bytes[..len]) {
                 Some(GsiRecord::Mad { route, mad }) => datagrams.push((route, mad)),
                 Some(GsiRecord::Connected(orphan)) => {
@@ -109,9 +110,10 @@ impl Members {
                     member.connections.remove(&local_comm_id);
                 }
                 // Its end: the control connection tells, too.
-                None => return,
+                None => return taken > 0,
             }
         }
+        true
     }
 
     /// Gives a datagram to whom it belongs; back it comes if that is nobody.
@@ -137,6 +139,15 @@ impl Members {
     /// Tries again what had no room; whether some still waits.
     pub(super) fn flush(&mut self) -> bool {
         self.by_number.values_mut().filter_map(|member| member.flush().then_some(())).count() > 0
+    }
+
+    /// Whether somebody listened less than `span` ago on the service that a request wants.
+    pub(super) fn was_served(&self, mad: &Mad, span: Duration) -> bool {
+        match Message::parse(mad) {
+            Ok(Message::Req(req)) => self.ports.was_served(req.service_id(), span),
+            Ok(Message::SidrReq(req)) => self.ports.was_served(req.service_id(), span),
+            _ => false,
+        }
     }
 
     fn addressee(&mut self, route: &Route, mad: &Mad) -> Addressee {

@@ -111,6 +111,7 @@ impl Keeper {
             };
             connection.say(&answer.unwrap_or_else(|error| error.to_refusal()), &[]);
         }
+        self.management.deliver_held();
     }
 
     /// A client offers its slot back. The first one's offer to a new keeper brings the board.

@@ -161,6 +161,23 @@ fn nobody_listening_is_answered_by_the_keeper() {
     assert!(matches!(event, Event::Rejected { reason: RejectReason::INVALID_SERVICE_ID, .. }), "{event:?}");
 }
 
+/// perftest listens anew for each connection, and its client asks for the next as soon as it has one.
+#[test]
+fn a_request_between_two_listeners_waits_for_the_second() {
+    let options = options();
+    let mut server = Member::new(&options);
+    let (token, _) = server.link.bind(binding(PORT)).unwrap();
+    server.link.listen(token).unwrap();
+    server.link.release(token);
+    let mut client = Member::new(&options);
+    client.connect(1);
+    // Whoever has been answered comes after what was sent before.
+    let (token, _) = server.link.bind(binding(PORT)).unwrap();
+    server.link.listen(token).unwrap();
+    server.cm.listen(binding(PORT).listen_addr(), 0).unwrap();
+    assert!(matches!(server.event(), Event::Request { .. }));
+}
+
 #[test]
 fn ports_are_everybodys() {
     let options = options();

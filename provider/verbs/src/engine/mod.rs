@@ -249,7 +249,7 @@ impl Drop for Alive {
     }
 }
 
-fn keeper_options(config: &Config) -> Result<KeeperOptions, Error> {
+pub(crate) fn keeper_options(config: &Config) -> Result<KeeperOptions, Error> {
     let mut options = KeeperOptions::from_env()?;
     if config.alone {
         options.mode = KeeperMode::Off;

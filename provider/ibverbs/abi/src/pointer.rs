@@ -9,7 +9,7 @@ use std::slice;
 ///
 /// # Safety
 /// `pointer` is null or points to a `T` that nobody changes meanwhile.
-pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Result<T, Errno> {
+pub unsafe fn read<T: Copy>(pointer: *const T) -> Result<T, Errno> {
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
@@ -21,7 +21,7 @@ pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Result<T, Errno> {
 ///
 /// # Safety
 /// `pointer` is null or points to the bytes of a `T` that nobody changes meanwhile.
-pub(crate) unsafe fn read_unaligned<T: Copy>(pointer: *const T) -> Result<T, Errno> {
+pub unsafe fn read_unaligned<T: Copy>(pointer: *const T) -> Result<T, Errno> {
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
@@ -33,7 +33,7 @@ pub(crate) unsafe fn read_unaligned<T: Copy>(pointer: *const T) -> Result<T, Err
 ///
 /// # Safety
 /// `pointer` is null or points to room for a `T`.
-pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Errno> {
+pub unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Errno> {
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
@@ -47,7 +47,7 @@ pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Result<(), Errno> {
 ///
 /// # Safety
 /// `pointer` is null or points to room for `size` bytes.
-pub(crate) unsafe fn write_sized<T: Copy>(pointer: *mut T, value: &T, size: usize) -> Result<(), Errno> {
+pub unsafe fn write_sized<T: Copy>(pointer: *mut T, value: &T, size: usize) -> Result<(), Errno> {
     if pointer.is_null() {
         return Err(Errno::INVALID);
     }
@@ -63,7 +63,7 @@ pub(crate) unsafe fn write_sized<T: Copy>(pointer: *mut T, value: &T, size: usiz
 ///
 /// # Safety
 /// `pointer` is null or points to a `T` that lives, and that is not changed except through cells, for `'a`.
-pub(crate) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
+pub unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
     // SAFETY: null is excluded by as_ref; the rest is the caller's promise.
     unsafe { pointer.as_ref() }.ok_or(Errno::INVALID)
 }
@@ -72,7 +72,7 @@ pub(crate) unsafe fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Errno> {
 ///
 /// # Safety
 /// `pointer` is null or points to `len` elements that live and do not change for `'a`.
-pub(crate) unsafe fn borrow_slice<'a, T>(pointer: *const T, len: usize) -> Result<&'a [T], Errno> {
+pub unsafe fn borrow_slice<'a, T>(pointer: *const T, len: usize) -> Result<&'a [T], Errno> {
     if len == 0 {
         return Ok(&[]);
     }

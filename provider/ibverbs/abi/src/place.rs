@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The keeper's program: in `../libexec` from the library in an installed tree, or beside it where cargo builds.
-pub(crate) fn keeper() -> Option<PathBuf> {
+pub fn keeper() -> Option<PathBuf> {
     let folder = library()?.parent()?.to_owned();
     let places = [folder.join("../libexec/ferroce-keeper"), folder.join("ferroce-keeper")];
     places.into_iter().find(|place| place.is_file())

@@ -14,7 +14,7 @@ use std::sync::Once;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 /// Starts it; later calls do nothing.
-pub(crate) fn start() {
+pub fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
         let directives = EnvFilter::builder()

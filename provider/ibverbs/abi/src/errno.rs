@@ -6,18 +6,21 @@ use std::ptr::null_mut;
 
 /// A positive error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Errno(pub(crate) c_int);
+pub struct Errno(pub c_int);
 
 impl Errno {
-    pub(crate) const INVALID: Errno = Errno(libc::EINVAL);
-    pub(crate) const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
-    pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
+    /// EINVAL: an argument is wrong.
+    pub const INVALID: Errno = Errno(libc::EINVAL);
+    /// EOPNOTSUPP: there is no such feature.
+    pub const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
+    /// EBUSY: the object is in use.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
 
     /// Puts it into `errno` and returns it.
     ///
     /// Functions that return their error number set `errno` as well, since the kernel's calls behind rdma-core's do, and
     /// programs print it.
-    pub(crate) fn raise(self) -> c_int {
+    pub fn raise(self) -> c_int {
         // SAFETY: the C library answers with the address of the calling thread's errno, which is valid for its life.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: as above.
@@ -55,7 +58,7 @@ impl From<ferroce::Error> for Errno {
 }
 
 /// For functions that return 0 or the error number.
-pub(crate) fn status(result: Result<(), Errno>) -> c_int {
+pub fn status(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(errno) => errno.raise(),
@@ -63,12 +66,12 @@ pub(crate) fn status(result: Result<(), Errno>) -> c_int {
 }
 
 /// For functions that return 0, or -1 with `errno` set.
-pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
+pub fn minus_one(result: Result<(), Errno>) -> c_int {
     count(result.map(|()| 0))
 }
 
 /// For functions that return a number, or -1 with `errno` set.
-pub(crate) fn count(result: Result<c_int, Errno>) -> c_int {
+pub fn count(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|errno| {
         errno.raise();
         -1
@@ -76,7 +79,7 @@ pub(crate) fn count(result: Result<c_int, Errno>) -> c_int {
 }
 
 /// For functions that return a pointer, or null with `errno` set.
-pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
+pub fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
     result.unwrap_or_else(|errno| {
         errno.raise();
         null_mut()
