@@ -49,6 +49,12 @@ enum Chore {
     Lint,
     /// Lints, unit tests, and the tests with real applications
     Test,
+    /// Measure goodput under loss, reordering and incast in virtual time, and write docs/src/goodput.md and its plots
+    Goodput {
+        /// Write nothing, and fail if what there is is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// Build, then measure bandwidth and latency beside raw UDP on this machine
     Bench {
         /// Options of the benchmark, behind a `--`; `-- --help` lists them
@@ -83,6 +89,7 @@ fn run(chore: Chore) -> Result<()> {
         }
         Chore::Lint => testing::lint(&workspace),
         Chore::Test => testing::test(&workspace),
+        Chore::Goodput { check } => testing::goodput(&workspace, check),
         Chore::Bench { options } => {
             setup::ensure(Group::Bench)?;
             build::tree(&workspace)?;

@@ -26,6 +26,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     setup::ensure(Group::Test)?;
     let mut stages = lints(workspace);
     stages.push(tests("unit tests", unit_tests(workspace)));
+    stages.push(check("goodput", || goodput(workspace, true)));
     let build = check("build", || build::tree(workspace));
     let built = build.outcome.is_success();
     stages.push(build);
@@ -56,6 +57,19 @@ pub fn bench(workspace: &Workspace, options: &[OsString]) -> Result<()> {
     let mut cargo = command::cargo(&workspace.root);
     cargo.args(["run", "--release", "--locked", "--package", "ferroce-bench", "--"]).args(options);
     command::run(cargo.env(TREE_VARIABLE, workspace.tree().root))
+}
+
+/// Goodput in virtual time: writes the documentation's tables and plots, or checks that they are up to date.
+///
+/// # Errors
+/// When it does not compile, or what there is is out of date.
+pub fn goodput(workspace: &Workspace, check: bool) -> Result<()> {
+    let mut cargo = command::cargo(&workspace.root);
+    cargo.args(["run", "--release", "--locked", "--package", "ferroce-goodput", "--"]);
+    if check {
+        cargo.arg("--check");
+    }
+    command::run(&mut cargo)
 }
 
 fn lints(workspace: &Workspace) -> Vec<Stage> {
