@@ -19,6 +19,8 @@ pub struct Sandbox {
     user: User,
     namespace: Namespace,
     next_port: AtomicU16,
+    /// Whether each program has a folder for temporary files of its own.
+    own_tmp: bool,
 }
 
 /// Who the programs run as.
@@ -57,7 +59,15 @@ impl Sandbox {
 
     fn hold(tree: Tree, user: User, unshare: Command) -> Sandbox {
         let namespace = Namespace::create(unshare).unwrap_or_else(|obstacle| panic!("{obstacle}"));
-        Sandbox { tree, user, namespace, next_port: AtomicU16::new(FIRST_PORT) }
+        Sandbox { tree, user, namespace, next_port: AtomicU16::new(FIRST_PORT), own_tmp: false }
+    }
+
+    /// Gives each program an empty `/tmp` of its own, for programs that use fixed names there, which somebody else may
+    /// have taken.
+    #[must_use]
+    pub fn own_tmp(mut self) -> Sandbox {
+        self.own_tmp = true;
+        self
     }
 
     /// The tree under test.
@@ -150,6 +160,9 @@ impl Sandbox {
     /// Enters the namespaces and gives up every right there.
     fn unprivileged(&self) -> Command {
         let mut command = self.enter();
+        if self.own_tmp {
+            command.args(["unshare", "--mount", "--", "sh", "-c", MOUNT_TMP, "sh"]);
+        }
         command.arg("setpriv").arg("--no-new-privs");
         match self.user {
             User::Nobody => {
@@ -266,6 +279,8 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 const NOBODY: &str = "65534";
+/// What a shell does before it becomes the program that its arguments name.
+const MOUNT_TMP: &str = r#"mount -t tmpfs -o mode=1777 tmpfs /tmp && exec "$@""#;
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// perftest's own default.
 const FIRST_PORT: u16 = 18515;

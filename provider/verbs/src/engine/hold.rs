@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 /// one segmented send share them, so this errs on the safe side.
 const PACKET_OVERHEAD: u64 = 768;
 /// How long packets are held back without the receiver taking anything, in nanoseconds. A receiver that does
-/// nothing for so long has stopped, or the board is wrong; loss and retransmission take over.
-const HOLD_AT_MOST_NS: Nanos = 100_000_000;
+/// nothing for so long has stopped, or the board is wrong; loss and retransmission take over. On a machine with many
+/// more processes than processors one waits for its turn for tenths of a second, and UC and UD have no retransmission.
+const HOLD_AT_MOST_NS: Nanos = 1_000_000_000;
 
 /// A port whose packets wait for room at their receiver.
 pub(super) struct HoldingSink<'a, S> {
