@@ -278,9 +278,9 @@ pub struct QpAttr {
     pub path_mig_state: u32,
     /// Q_Key (datagram QPs).
     pub qkey: u32,
-    /// PSN expected first.
+    /// PSN expected first; the one expected next, on query.
     pub rq_psn: Psn,
-    /// PSN sent first.
+    /// PSN sent first; the one after the highest that was sent, on query.
     pub sq_psn: Psn,
     /// The peer's QPN.
     pub dest_qpn: Qpn,

@@ -33,6 +33,13 @@ pub(crate) enum Handled {
     Failed,
 }
 
+/// Where a QP stands in the PSNs of both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NextPsns {
+    pub(crate) sent: Psn,
+    pub(crate) expected: Psn,
+}
+
 /// Calls the same method of a half, whatever its service.
 macro_rules! each {
     ($halves:expr, ($requester:pat, $responder:pat) => $call:expr) => {
@@ -70,6 +77,13 @@ impl Halves {
         if let Halves::Reliable(requester, responder) = self {
             requester.repeat_selectively();
             responder.repeat_selectively();
+        }
+    }
+
+    /// Retries are counted from the beginning again, from what the attributes allow now.
+    pub(crate) fn restore_retries(&mut self, attr: &QpAttr) {
+        if let Halves::Reliable(requester, _) = self {
+            requester.restore_retries(attr);
         }
     }
 
@@ -202,6 +216,20 @@ impl Halves {
     pub(crate) fn silence(&mut self) {
         if let Halves::Reliable(_, responder) = self {
             responder.silence();
+        }
+    }
+
+    /// The PSN after the highest that was sent, and the one that is expected, as devices report them. Datagram QPs
+    /// expect none.
+    pub(crate) fn next_psns(&self) -> NextPsns {
+        match self {
+            Halves::Reliable(requester, responder) => {
+                NextPsns { sent: requester.snapshot().high, expected: responder.snapshot().expected }
+            }
+            Halves::Uc(requester, responder) => {
+                NextPsns { sent: requester.next_psn(), expected: responder.expected() }
+            }
+            Halves::Ud(requester, _) => NextPsns { sent: requester.next_psn(), expected: Psn::default() },
         }
     }
 

@@ -21,6 +21,7 @@ mod memory;
 mod multicast;
 mod output;
 mod path;
+mod pkey;
 mod profile;
 mod qp;
 mod receive_queue;
@@ -53,6 +54,7 @@ pub use icrc_check::check as check_icrc;
 pub use memory::{Backing, BadAddress, Memory, PdId, Place};
 pub use multicast::McastError;
 pub use path::{Ecn, Ipv4Id, PacketMeta, Path};
+pub use pkey::DEFAULT_PKEY;
 pub use profile::Profile;
 pub use regions::{
     AllocMwError, BindFault, DeregisterError, InvalidateFault, KeyFault, KeyUser, LocalFault, LocalUse,

@@ -6,6 +6,7 @@ use crate::counters::Counter;
 use crate::fault::RequesterFault;
 use crate::halves::{Halves, Handled};
 use crate::path::ecn_capable;
+use crate::pkey;
 use crate::schedule::{BURST_BYTES, BURST_PACKETS, Turn};
 use crate::srq::Srqs;
 use crate::state::{self, Limits};
@@ -60,7 +61,7 @@ impl Qp {
     }
 
     pub(crate) fn query(&self) -> QpAttr {
-        state::query(&self.attr, self.attr.qp_state, self.draining)
+        state::query(&self.attr, self.halves.next_psns(), self.draining)
     }
 
     pub(crate) fn snapshot(&self) -> QpSnapshot {
@@ -113,6 +114,8 @@ impl Qp {
                 self.check_drained(shared);
             }
             (QpState::Sqd, QpState::Rts) => self.draining = false,
+            // Among what may change here are the retry counts.
+            (QpState::Sqd, QpState::Sqd) => halves.restore_retries(ctx.attr),
             _ => {}
         }
         Ok(())
@@ -198,8 +201,7 @@ impl Qp {
 
     /// It comes from the peer, as far as P_Key and addresses tell.
     fn check_peer(&self, meta: &PacketMeta, packet: &Packet<'_>) -> Result<(), Counter> {
-        // The P_Key table has the default key only, a full member: the low 15 bits decide.
-        if packet.bth().pkey() & PKEY_MASK != PKEY_MASK {
+        if !pkey::matches(pkey::DEFAULT_PKEY, packet.bth().pkey()) {
             return Err(Counter::DropPkey);
         }
         if !self.is_connected() {
@@ -459,9 +461,6 @@ struct Burst {
     /// How the last attempt ended.
     ended: Sent,
 }
-
-/// The low 15 bits of a P_Key: the partition. The top bit is the membership.
-const PKEY_MASK: u16 = 0x7fff;
 
 #[cfg(test)]
 mod tests {

@@ -23,6 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::halves::NextPsns;
 use crate::{PathMtu, QpAttr, QpAttrMask, QpState, QpType};
 use ferroce_wire::Qpn;
 use std::fmt;
@@ -112,10 +113,11 @@ pub fn apply(current: &mut QpAttr, attr: &QpAttr, mask: QpAttrMask) {
     current.cur_qp_state = current.qp_state;
 }
 
-/// What `ibv_query_qp(3)` reports for a QP with the attributes `stored`: those last set, and the `state` it is in
-/// now, which a fault may have changed, in both state fields.
-pub fn query(stored: &QpAttr, state: QpState, sq_draining: bool) -> QpAttr {
-    QpAttr { qp_state: state, cur_qp_state: state, sq_draining, ..*stored }
+/// What `ibv_query_qp(3)` reports for a QP with the attributes `stored`, which tell its state: those last set, but for
+/// the PSNs, which are the next ones in both directions, as ConnectX and rxe report them.
+pub(crate) fn query(stored: &QpAttr, next: NextPsns, sq_draining: bool) -> QpAttr {
+    let state = stored.qp_state;
+    QpAttr { cur_qp_state: state, sq_draining, sq_psn: next.sent, rq_psn: next.expected, ..*stored }
 }
 
 /// The attributes that say where packets go.

@@ -48,6 +48,11 @@ impl Responder {
         self.expected = attr.rq_psn;
     }
 
+    /// The PSN of the packet that continues, or follows, what has come.
+    pub(crate) fn expected(&self) -> Psn {
+        self.expected
+    }
+
     /// Takes a receive WR. In the error state the caller flushes next.
     pub(crate) fn post(&mut self, wr: RecvWr) {
         self.inbound.receives.post(wr);

@@ -44,6 +44,11 @@ impl<S: Unreliable> Requester<S> {
         self.next = attr.sq_psn;
     }
 
+    /// The PSN of the next packet.
+    pub(crate) fn next_psn(&self) -> Psn {
+        self.next
+    }
+
     /// What its service keeps of what was sent.
     pub(crate) fn service(&self) -> &S {
         &self.service

@@ -3,12 +3,17 @@
 use crate::channel::ChannelObject;
 use crate::context::ContextObject;
 use crate::cq_ex::{Reader, new_cq_ex};
+use crate::domain;
 use crate::errno::{Errno, pointer as or_null, status};
 use crate::object::{self, Object, Room};
-use ferroce::Cq;
+use crate::pointer;
 use ferroce::core::Wc;
-use ferroce_ibverbs_layout::{IbvCompChannel, IbvContext, IbvCq, IbvCqEx, IbvWc};
+use ferroce::{Cq, Moderation, PdUser};
+use ferroce_ibverbs_layout::{
+    IbvCompChannel, IbvContext, IbvCq, IbvCqEx, IbvModerateCq, IbvModifyCqAttr, IbvPd, IbvWc,
+};
 use libc::{c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 /// A completion queue.
@@ -17,6 +22,7 @@ pub(crate) struct CqObject {
     abi: IbvCqEx,
     cq: Cq,
     reader: Reader,
+    _parent_domain: Option<PdUser>,
 }
 
 // SAFETY: repr(C), and the public structure begins with an IbvCq; what changes in it is an atomic, and the reader is
@@ -32,6 +38,10 @@ pub(crate) struct CqSpec {
     pub(crate) channel: *mut IbvCompChannel,
     pub(crate) comp_vector: u32,
     pub(crate) single_threaded: bool,
+    pub(crate) ignore_overrun: bool,
+    pub(crate) stamps: bool,
+    /// The parent domain that it is made in, if any: kept as long as the CQ.
+    pub(crate) parent_domain: *mut IbvPd,
 }
 
 impl CqObject {
@@ -64,7 +74,16 @@ unsafe extern "C" fn ibv_create_cq(
     let (Ok(cqe), Ok(comp_vector)) = (u32::try_from(cqe), u32::try_from(comp_vector)) else {
         return or_null(Err(Errno::INVALID));
     };
-    let spec = CqSpec { cqe, cq_context, channel, comp_vector, single_threaded: false };
+    let spec = CqSpec {
+        cqe,
+        cq_context,
+        channel,
+        comp_vector,
+        single_threaded: false,
+        ignore_overrun: false,
+        stamps: false,
+        parent_domain: null_mut(),
+    };
     // SAFETY: the C contract.
     or_null(unsafe { create(context, &spec) })
 }
@@ -76,14 +95,23 @@ pub(crate) unsafe fn create(context: *mut IbvContext, spec: &CqSpec) -> Result<*
     let opened = unsafe { ContextObject::borrow(context) }?;
     // SAFETY: the C contract; a null pointer means that no events are wanted.
     let channel = unsafe { object::borrow::<ChannelObject>(spec.channel) }.ok();
+    // SAFETY: the C contract.
+    let parent_domain = unsafe { domain::of_cq(spec.parent_domain) }?;
     let room = Room::<CqObject>::new();
-    let verbs_channel = channel.map(ChannelObject::verbs);
-    let cq = opened.verbs().create_cq(spec.cqe, room.cookie(), verbs_channel, spec.comp_vector)?;
+    let cq = opened.verbs().create_cq(&ferroce::CqSpec {
+        cqe: spec.cqe,
+        cookie: room.cookie(),
+        channel: channel.map(ChannelObject::verbs),
+        comp_vector: spec.comp_vector,
+        stamps: spec.stamps,
+        ignore_overrun: spec.ignore_overrun,
+    })?;
     if let Some(channel) = channel {
         channel.show_users();
     }
     let abi = new_cq_ex(context, spec, cq.capacity());
-    Ok(room.fill(CqObject { abi, cq, reader: Reader::new(spec.single_threaded) }))
+    let reader = Reader::new(spec.single_threaded);
+    Ok(room.fill(CqObject { abi, cq, reader, _parent_domain: parent_domain }))
 }
 
 #[unsafe(no_mangle)]
@@ -97,6 +125,27 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut IbvCq, cqe: c_int) -> c_int {
         Ok(())
     }))
 }
+
+/// The operation behind `ibv_modify_cq`.
+pub(crate) unsafe extern "C" fn modify_cq_op(cq: *mut IbvCq, attr: *mut IbvModifyCqAttr) -> c_int {
+    // SAFETY: the C contract.
+    let object = unsafe { object::borrow::<CqObject>(cq) };
+    status(object.and_then(|object| {
+        // SAFETY: the C contract.
+        let attr = unsafe { pointer::read(attr) }?;
+        if attr.attr_mask & !ATTR_MODERATE != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        if attr.attr_mask & ATTR_MODERATE != 0 {
+            let IbvModerateCq { cq_count, cq_period } = attr.moderate;
+            object.cq.moderate(Moderation { count: cq_count, period_us: cq_period })?;
+        }
+        Ok(())
+    }))
+}
+
+/// `IBV_CQ_ATTR_MODERATE`.
+const ATTR_MODERATE: u32 = 1;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(cq: *mut IbvCq) -> c_int {

@@ -4,6 +4,7 @@ use crate::cq::{self, CqObject, CqSpec, imm_or_rkey};
 use crate::errno::{Errno, pointer as or_null};
 use crate::object::{self, NO_HANDLE, UNUSED_COND, UNUSED_MUTEX};
 use crate::pointer;
+use ferroce::Stamps;
 use ferroce::core::Wc;
 use ferroce_ibverbs_layout::{
     IbvContext, IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvCqInitAttrExOldest, IbvPollCqAttr, IbvWcTmInfo,
@@ -11,6 +12,7 @@ use ferroce_ibverbs_layout::{
 use libc::{c_int, c_uint};
 use parking_lot::Mutex;
 use std::mem;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The operation behind `ibv_create_cq_ex`.
@@ -23,37 +25,58 @@ pub(crate) unsafe extern "C" fn create_cq_ex_op(
 }
 
 unsafe fn create(context: *mut IbvContext, attr: *mut IbvCqInitAttrEx) -> Result<*mut IbvCq, Errno> {
+    let whole = attr;
     // SAFETY: the C contract: every form of the structure has these members.
     let attr = unsafe { pointer::read(attr.cast::<IbvCqInitAttrExOldest>()) }?;
     let flags = if attr.comp_mask & MASK_FLAGS != 0 { attr.flags } else { 0 };
     if attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
-        || attr.comp_mask & !MASK_FLAGS != 0
-        || flags & !FLAG_SINGLE_THREADED != 0
+        || attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0
+        || flags & !(FLAG_SINGLE_THREADED | FLAG_IGNORE_OVERRUN) != 0
     {
         return Err(Errno::UNSUPPORTED);
     }
-    let spec = CqSpec {
+    let mut spec = CqSpec {
         cqe: attr.cqe,
         cq_context: attr.cq_context,
         channel: attr.channel,
         comp_vector: attr.comp_vector,
         single_threaded: flags & FLAG_SINGLE_THREADED != 0,
+        ignore_overrun: flags & FLAG_IGNORE_OVERRUN != 0,
+        stamps: attr.wc_flags & (WITH_COMPLETION_TIMESTAMP | WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0,
+        parent_domain: null_mut(),
     };
+    if attr.comp_mask & MASK_PD != 0 {
+        // SAFETY: the C contract: the mask says that the structure has the field.
+        spec.parent_domain = unsafe { pointer::read(whole) }?.parent_domain;
+        if spec.parent_domain.is_null() {
+            return Err(Errno::INVALID);
+        }
+    }
     // SAFETY: the C contract.
     unsafe { cq::create(context, &spec) }
 }
 
-/// `IBV_WC_STANDARD_FLAGS`: byte length, immediate, QPN, source QPN, SLID, SL, path bits; no time stamps.
-const SUPPORTED_WC_FLAGS: u64 = 0x7f;
+/// `IBV_WC_STANDARD_FLAGS`: byte length, immediate, QPN, source QPN, SLID, SL, path bits.
+const STANDARD_FLAGS: u64 = 0x7f;
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`.
+const WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+/// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK`.
+const WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
+const SUPPORTED_WC_FLAGS: u64 =
+    STANDARD_FLAGS | WITH_COMPLETION_TIMESTAMP | WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS`.
 const MASK_FLAGS: u32 = 1;
+/// `IBV_CQ_INIT_ATTR_MASK_PD`.
+const MASK_PD: u32 = 1 << 1;
 /// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`.
 const FLAG_SINGLE_THREADED: u32 = 1;
+/// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+const FLAG_IGNORE_OVERRUN: u32 = 1 << 1;
 
 /// The completion being read. Between `start_poll` and `end_poll` the CQ belongs to one thread.
 pub(crate) struct Reader {
     single_threaded: bool,
-    current: Mutex<Option<Wc>>,
+    current: Mutex<Option<(Wc, Stamps)>>,
 }
 
 impl Reader {
@@ -80,7 +103,7 @@ impl Reader {
     /// # Safety
     /// The thread has acquired it, and nothing else that this function gave is alive.
     #[expect(clippy::mut_from_ref, reason = "the lock is held across calls from C")]
-    unsafe fn current(&self) -> &mut Option<Wc> {
+    unsafe fn current(&self) -> &mut Option<(Wc, Stamps)> {
         // SAFETY: the lock, or the program's promise, keeps other threads away.
         unsafe { &mut *self.current.data_ptr() }
     }
@@ -92,14 +115,14 @@ impl Reader {
 /// The thread has acquired the reader.
 unsafe fn advance(object: &CqObject) -> c_int {
     let mut found = None;
-    if object.verbs().poll_with(1, |wc| found = Some(*wc)).is_err() {
+    if object.verbs().poll_stamped_with(1, |wc, stamps| found = Some((*wc, stamps))).is_err() {
         return libc::EIO;
     }
-    let Some(wc) = found else { return libc::ENOENT };
+    let Some((wc, stamps)) = found else { return libc::ENOENT };
     object.abi().status.store(wc.status as u32, Ordering::Relaxed);
     object.abi().wr_id.store(wc.wr_id, Ordering::Relaxed);
     // SAFETY: acquired.
-    *unsafe { object.reader().current() } = Some(wc);
+    *unsafe { object.reader().current() } = Some((wc, stamps));
     0
 }
 
@@ -140,11 +163,20 @@ unsafe extern "C" fn end_poll(cq: *mut IbvCqEx) {
 /// # Safety
 /// The C contract: between `start_poll` and `end_poll`.
 unsafe fn read<T>(cq: *mut IbvCqEx, absent: T, field: impl FnOnce(&Wc) -> T) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { read_stamped(cq, absent, |wc, _| field(wc)) }
+}
+
+/// Like [`read`], with the time at which it was added.
+///
+/// # Safety
+/// The C contract: between `start_poll` and `end_poll`.
+unsafe fn read_stamped<T>(cq: *mut IbvCqEx, absent: T, field: impl FnOnce(&Wc, Stamps) -> T) -> T {
     // SAFETY: the C contract.
     let Ok(object) = (unsafe { object::borrow::<CqObject>(cq.cast()) }) else { return absent };
     // SAFETY: the C contract: acquired by start_poll.
     let current = unsafe { object.reader().current() };
-    current.as_ref().map_or(absent, field)
+    current.as_ref().map_or(absent, |(wc, stamps)| field(wc, *stamps))
 }
 
 unsafe extern "C" fn read_opcode(cq: *mut IbvCqEx) -> u32 {
@@ -196,11 +228,17 @@ extern "C" fn read_dlid_path_bits(_: *mut IbvCqEx) -> u8 {
     0
 }
 
-// What a CQ cannot be made with; the slots are filled because programs call them unseen.
-
-extern "C" fn read_completion_ts(_: *mut IbvCqEx) -> u64 {
-    0
+unsafe extern "C" fn read_completion_ts(cq: *mut IbvCqEx) -> u64 {
+    // SAFETY: the C contract.
+    unsafe { read_stamped(cq, 0, |_, stamps| stamps.clock_ns) }
 }
+
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut IbvCqEx) -> u64 {
+    // SAFETY: the C contract.
+    unsafe { read_stamped(cq, 0, |_, stamps| stamps.wallclock_ns) }
+}
+
+// What a CQ cannot be made with; the slots are filled because programs call them unseen.
 
 extern "C" fn read_cvlan(_: *mut IbvCqEx) -> u16 {
     0
@@ -213,10 +251,6 @@ extern "C" fn read_flow_tag(_: *mut IbvCqEx) -> u32 {
 unsafe extern "C" fn read_tm_info(_: *mut IbvCqEx, tm_info: *mut IbvWcTmInfo) {
     // SAFETY: the C contract.
     let _unwanted = unsafe { pointer::write(tm_info, IbvWcTmInfo::default()) };
-}
-
-extern "C" fn read_completion_wallclock_ns(_: *mut IbvCqEx) -> u64 {
-    0
 }
 
 /// The public structure of a new CQ. One made by `ibv_create_cq` has the operations too, as rdma-core's have.

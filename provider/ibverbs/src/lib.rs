@@ -21,6 +21,7 @@ mod cq;
 mod cq_ex;
 mod device;
 mod dm;
+mod domain;
 mod fork;
 mod mr;
 mod mw;

@@ -20,6 +20,10 @@ unsafe impl Object for PdObject {
 }
 
 impl PdObject {
+    pub(crate) fn new(abi: IbvPd, pd: Pd) -> PdObject {
+        PdObject { abi, pd }
+    }
+
     pub(crate) fn verbs(&self) -> &Pd {
         &self.pd
     }

@@ -9,9 +9,9 @@ use ferroce::{Device, DeviceAttr, Gid, PortAttr};
 use ferroce_ibverbs_layout::{
     IbvContext, IbvCqModerationCaps, IbvDeviceAttr, IbvDeviceAttrEx, IbvGid, IbvGidEntry, IbvOdpCaps,
     IbvOdpTransportCaps, IbvPacketPacingCaps, IbvPciAtomicCaps, IbvPortAttr, IbvQueryDeviceExInput,
-    IbvRssCaps, IbvTmCaps, IbvTsoCaps,
+    IbvRssCaps, IbvTmCaps, IbvTsoCaps, IbvValuesEx,
 };
-use libc::{c_int, ssize_t};
+use libc::{c_int, ssize_t, timespec};
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_query_device(
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn query_port_op(
     // SAFETY: the C contract.
     let context = unsafe { ContextObject::borrow(context) };
     status(context.and_then(|context| {
-        let port = context.device().port_attr(u32::from(port_num))?;
+        let port = context.verbs().port_attr(u32::from(port_num))?;
         // SAFETY: the C contract: `attr` has room for `size` bytes.
         unsafe { pointer::write_sized(attr, &port_attr(&port), size) }
     }))
@@ -294,8 +294,8 @@ fn device_attr_ex(attr: &DeviceAttr) -> IbvDeviceAttrEx {
                 ud_odp_caps: ODP_DATAGRAM,
             },
         },
-        completion_timestamp_mask: 0,
-        hca_core_clock: 0,
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: CORE_CLOCK_KHZ,
         device_cap_flags_ex: u64::from(attr.device_cap_flags),
         tso_caps: IbvTsoCaps::default(),
         rss_caps: IbvRssCaps::default(),
@@ -303,7 +303,7 @@ fn device_attr_ex(attr: &DeviceAttr) -> IbvDeviceAttrEx {
         packet_pacing_caps: IbvPacketPacingCaps::default(),
         raw_packet_caps: 0,
         tm_caps: IbvTmCaps::default(),
-        cq_mod_caps: IbvCqModerationCaps::default(),
+        cq_mod_caps: IbvCqModerationCaps { max_cq_count: u16::MAX, max_cq_period: u16::MAX },
         max_dm_size: MAX_DM_SIZE,
         pci_atomic_caps: IbvPciAtomicCaps::default(),
         xrc_odp_caps: ODP_RELIABLE,
@@ -319,6 +319,8 @@ fn port_attr(port: &PortAttr) -> IbvPortAttr {
         gid_tbl_len: port.gid_tbl_len as c_int,
         port_cap_flags: port.port_cap_flags,
         max_msg_sz: port.max_msg_sz,
+        bad_pkey_cntr: violations(port.bad_pkeys),
+        qkey_viol_cntr: violations(port.bad_qkeys),
         pkey_tbl_len: port.pkey_tbl_len,
         max_vl_num: 1,
         active_width: port.active_width,
@@ -328,6 +330,38 @@ fn port_attr(port: &PortAttr) -> IbvPortAttr {
         ..IbvPortAttr::default()
     }
 }
+
+/// IBTA 14.2.5.6: counters of violations have 16 bits and stay at their largest value.
+fn violations(count: u64) -> u32 {
+    u16::try_from(count).unwrap_or(u16::MAX).into()
+}
+
+/// The operation behind `ibv_query_rt_values_ex`.
+pub(crate) unsafe extern "C" fn query_rt_values_op(
+    context: *mut IbvContext,
+    values: *mut IbvValuesEx,
+) -> c_int {
+    // SAFETY: the C contract.
+    let context = unsafe { ContextObject::borrow(context) };
+    status(context.and_then(|context| {
+        // SAFETY: the C contract.
+        let mut found = unsafe { pointer::read(values) }?;
+        // What is not known is not answered, and the mask says so.
+        found.comp_mask &= VALUES_RAW_CLOCK;
+        if found.comp_mask & VALUES_RAW_CLOCK != 0 {
+            // Ticks of the clock, all of them in tv_nsec, as mlx5 gives them.
+            let ticks = context.verbs().clock_ns()?;
+            found.raw_clock = timespec { tv_sec: 0, tv_nsec: ticks as i64 };
+        }
+        // SAFETY: the C contract.
+        unsafe { pointer::write(values, found) }
+    }))
+}
+
+/// `IBV_VALUES_MASK_RAW_CLOCK`.
+const VALUES_RAW_CLOCK: u32 = 1;
+/// The clock that stamps completions counts nanoseconds.
+const CORE_CLOCK_KHZ: u64 = 1_000_000;
 
 /// From the codes of `struct ibv_port_attr`, in units of 100 Mb/s; 0 for codes that do not exist.
 fn port_speed(width: u8, speed: u8) -> u64 {

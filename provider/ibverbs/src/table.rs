@@ -3,9 +3,9 @@
 //! Every slot is filled, as rdma-core fills them: old programs call through some of them without a look.
 
 use crate::unsupported::{errno_op, pointer_op, void_op};
-use crate::{cq, cq_ex, dm, mr, mw, object, post, qp, query, srq, xrcd};
+use crate::{cq, cq_ex, dm, domain, mr, mw, object, post, qp, query, srq, xrcd};
 use ferroce::limits::COMP_VECTORS;
-use ferroce_ibverbs_layout::{IbvContext, IbvContextOps, IbvDevice, IbvValuesEx, VerbsContext};
+use ferroce_ibverbs_layout::{IbvContext, IbvContextOps, IbvDevice, VerbsContext};
 use libc::c_int;
 use std::ptr::null_mut;
 
@@ -32,17 +32,17 @@ pub(crate) fn verbs_context(device: *mut IbvDevice, async_fd: c_int) -> VerbsCon
         destroy_flow_action: Some(errno_op),
         create_flow_action_esp: Some(pointer_op),
         modify_qp_rate_limit: Some(errno_op),
-        alloc_parent_domain: Some(pointer_op),
-        dealloc_td: Some(errno_op),
-        alloc_td: Some(pointer_op),
-        modify_cq: Some(errno_op),
+        alloc_parent_domain: Some(domain::alloc_parent_domain_op),
+        dealloc_td: Some(domain::dealloc_td_op),
+        alloc_td: Some(domain::alloc_td_op),
+        modify_cq: Some(cq::modify_cq_op),
         post_srq_ops: Some(errno_op),
         destroy_rwq_ind_table: Some(errno_op),
         create_rwq_ind_table: Some(pointer_op),
         destroy_wq: Some(errno_op),
         modify_wq: Some(errno_op),
         create_wq: Some(pointer_op),
-        query_rt_values: Some(query_rt_values),
+        query_rt_values: Some(query::query_rt_values_op),
         create_cq_ex: Some(cq_ex::create_cq_ex_op),
         private: null_mut(),
         query_device_ex: Some(query::query_device_ex_op),
@@ -108,8 +108,4 @@ fn context_ops() -> IbvContextOps {
         _compat_detach_mcast: Some(pointer_op),
         _compat_async_event: Some(pointer_op),
     }
-}
-
-extern "C" fn query_rt_values(_: *mut IbvContext, _: *mut IbvValuesEx) -> c_int {
-    errno_op()
 }

@@ -51,7 +51,27 @@ mod builder {
 mod cq_ex {
     use super::run;
 
-    cases!("cq_ex": fields, fields_single_threaded, attributes_that_are_not_provided);
+    cases!("cq_ex":
+        fields,
+        fields_single_threaded,
+        time_stamps,
+        an_overrun_that_is_ignored,
+        attributes_that_are_not_provided,
+    );
+}
+
+/// `ibv_modify_cq(3)`, `ibv_resize_cq(3)` and `ibv_req_notify_cq(3)`.
+mod cq {
+    use super::run;
+
+    cases!("cq": moderation, solicited_only, sizes);
+}
+
+/// `ibv_alloc_td(3)` and `ibv_alloc_parent_domain(3)`.
+mod domains {
+    use super::run;
+
+    cases!("domains": a_parent_domain_is_its_pd, a_cq_of_a_parent_domain, what_is_refused);
 }
 
 /// `ibv_get_cq_event(3)` and `ibv_get_async_event(3)`.
@@ -64,6 +84,9 @@ mod events {
         a_cq_waits_for_its_acknowledgements,
         unread_events_do_not_hold_a_cq,
         asynchronous_events,
+        a_drained_send_queue,
+        a_cq_that_overruns,
+        the_first_packet_in_rtr,
     );
 }
 

@@ -6,6 +6,7 @@
 pub mod abstract_socket;
 pub mod fd_passing;
 pub mod holder;
+mod interface_watch;
 pub mod interfaces;
 pub mod mappings;
 mod multicast;
@@ -21,6 +22,7 @@ mod sys;
 mod udp;
 pub mod wait;
 
+pub use interface_watch::InterfaceWatch;
 pub use multicast::Membership;
 pub use off_stdio::off_stdio;
 pub use port::{Port, PortCounters};

@@ -48,6 +48,8 @@ pub struct DeviceAttr {
     pub phys_port_cnt: u8,
 }
 
+/// `IBV_DEVICE_BAD_PKEY_CNTR` and `IBV_DEVICE_BAD_QKEY_CNTR`: the port counts them.
+const CAP_KEY_COUNTERS: u32 = 1 << 1 | 1 << 2;
 /// `IBV_DEVICE_CURR_QP_STATE_MOD`: CUR_STATE may be given to a modify.
 const CAP_CURR_QP_STATE_MOD: u32 = 1 << 7;
 /// `IBV_DEVICE_SYS_IMAGE_GUID`: the system image GUID is reported.
@@ -67,7 +69,8 @@ const CAP_MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
 /// `IBV_DEVICE_XRC`.
 const CAP_XRC: u32 = 1 << 20;
 /// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
-const CAP_FLAGS: u32 = CAP_CURR_QP_STATE_MOD
+const CAP_FLAGS: u32 = CAP_KEY_COUNTERS
+    | CAP_CURR_QP_STATE_MOD
     | CAP_SYS_IMAGE_GUID
     | CAP_RC_RNR_NAK_GEN
     | CAP_PORT_ACTIVE_EVENT
@@ -125,10 +128,32 @@ impl DeviceAttr {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum PortState {
-    /// The interface is down.
+    /// The interface is switched off, has no carrier, or is gone.
     Down = 1,
-    /// The interface is up.
+    /// The interface carries packets.
     Active = 4,
+}
+
+/// What the interface under a port says of its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    /// Switched off.
+    Off,
+    /// Switched on, without a carrier.
+    NoCarrier,
+    /// It carries packets.
+    Up,
+}
+
+impl Link {
+    /// The codes of `phys_state`: Disabled, Polling, LinkUp.
+    fn phys_state(self) -> u8 {
+        match self {
+            Link::Off => 3,
+            Link::NoCarrier => 2,
+            Link::Up => 5,
+        }
+    }
 }
 
 /// Attributes of the port, under the names of `struct ibv_port_attr`. What is not named there is 0.
@@ -142,12 +167,16 @@ pub struct PortAttr {
     pub gid_tbl_len: u32,
     pub port_cap_flags: u32,
     pub max_msg_sz: u32,
+    /// Packets dropped for their P_Key (`bad_pkey_cntr`), by this process since it opened its first device.
+    pub bad_pkeys: u64,
+    /// Packets dropped for their Q_Key (`qkey_viol_cntr`), likewise.
+    pub bad_qkeys: u64,
     pub pkey_tbl_len: u16,
     /// Bits of `enum ibv_port_attr` width: 1 is 1X, 2 is 4X.
     pub active_width: u8,
     /// 32 is EDR, 25 Gb/s a lane: a name for "fast" and no measurement.
     pub active_speed: u8,
-    /// 5 is LinkUp, 3 Disabled.
+    /// 5 is LinkUp, 2 Polling (no carrier), 3 Disabled.
     pub phys_state: u8,
     /// 2 is Ethernet.
     pub link_layer: u8,
@@ -158,18 +187,20 @@ const PORT_CAP_FLAGS: u32 = 1 << 16 | 1 << 26;
 
 impl PortAttr {
     /// The attributes of the port over an interface.
-    pub(crate) fn new(is_up: bool, active_mtu: PathMtu) -> PortAttr {
+    pub(crate) fn new(link: Link, active_mtu: PathMtu) -> PortAttr {
         PortAttr {
-            state: if is_up { PortState::Active } else { PortState::Down },
+            state: if link == Link::Up { PortState::Active } else { PortState::Down },
             max_mtu: PathMtu::Mtu4096,
             active_mtu,
             gid_tbl_len: GID_TABLE_LEN,
             port_cap_flags: PORT_CAP_FLAGS,
             max_msg_sz: MAX_MSG_SIZE as u32,
+            bad_pkeys: 0,
+            bad_qkeys: 0,
             pkey_tbl_len: PKEY_TABLE_LEN as u16,
             active_width: 2,
             active_speed: 32,
-            phys_state: if is_up { 5 } else { 3 },
+            phys_state: link.phys_state(),
             link_layer: 2,
         }
     }

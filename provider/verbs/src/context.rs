@@ -1,6 +1,7 @@
 //! An open device, and the objects made from it directly.
 
-use crate::cq::{CompChannel, Cq};
+use crate::attr::PortAttr;
+use crate::cq::{CompChannel, Cq, CqSpec};
 use crate::device::Device;
 use crate::dm::{Dm, DmUsed};
 use crate::engine::Engine;
@@ -8,7 +9,9 @@ use crate::error::Error;
 use crate::events::{AsyncEventRecord, AsyncEvents};
 use crate::limits::MAX_PD;
 use crate::pd::Pd;
+use crate::td::Td;
 use crate::xrcd::{Xrcd, XrcdFlags};
+use ferroce_core::Counter;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +36,7 @@ impl Context {
     pub(crate) fn open(device: Device) -> Result<Context, Error> {
         let engine = Engine::shared()?;
         let events = Arc::new(AsyncEvents::new()?);
+        engine.follow_port(device.clone(), &events);
         tracing::debug!(device = device.name(), "opened");
         Ok(Context {
             shared: Arc::new(ContextShared {
@@ -74,21 +78,41 @@ impl Context {
         Dm::new(Arc::clone(&self.shared), length)
     }
 
+    /// Makes a thread domain.
+    pub fn alloc_td(&self) -> Result<Td, Error> {
+        self.shared.check_alive()?;
+        Ok(Td::new(Arc::clone(&self.shared)))
+    }
+
     /// Makes a completion channel.
     pub fn create_comp_channel(&self) -> Result<CompChannel, Error> {
         CompChannel::new()
     }
 
-    /// Makes a CQ of at least `cqe` entries. `cookie` is what its events carry.
-    pub fn create_cq(
-        &self,
-        cqe: u32,
-        cookie: u64,
-        channel: Option<&CompChannel>,
-        comp_vector: u32,
-    ) -> Result<Cq, Error> {
+    /// Makes a CQ.
+    ///
+    /// # Errors
+    /// A size or a completion vector that the device does not have; too many CQs.
+    pub fn create_cq(&self, spec: &CqSpec<'_>) -> Result<Cq, Error> {
         self.shared.check_alive()?;
-        Cq::new(Arc::clone(&self.shared), cqe, cookie, channel, comp_vector)
+        Cq::new(Arc::clone(&self.shared), spec)
+    }
+
+    /// Nanoseconds since the device's clock began, as it was opened first in this process. Completions of a CQ with
+    /// stamps tell their time by it (`ibv_query_rt_values_ex(3)`).
+    pub fn clock_ns(&self) -> Result<u64, Error> {
+        self.shared.check_alive()?;
+        Ok(self.shared.engine.clock().elapsed().as_nanos() as u64)
+    }
+
+    /// Attributes of the port `port_num`, which is 1, with what was counted in this process.
+    pub fn port_attr(&self, port_num: u32) -> Result<PortAttr, Error> {
+        let attr = self.device().port_attr(port_num)?;
+        if self.shared.is_dead() {
+            return Ok(attr);
+        }
+        let [bad_pkeys, bad_qkeys] = self.shared.engine.counters([Counter::DropPkey, Counter::DropQkey]);
+        Ok(PortAttr { bad_pkeys, bad_qkeys, ..attr })
     }
 
     /// Opens an XRC domain: a new one without a file, the one of the file otherwise.

@@ -6,13 +6,15 @@ use crate::engine::{QpShared, SrqShared};
 use crate::error::Error;
 use crate::events::{AsyncEventKind, AsyncEvents};
 use crate::limits::{COMP_VECTORS, MAX_CQE};
+use crate::notification::{Moderation, Notification, Verdict};
 use crate::records::RecordChannel;
-use ferroce_core::{Completion, CqId, Queue, Wc};
+use ferroce_core::{Completion, CqId, Nanos, Queue, Wc};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A completion channel (`ibv_create_comp_channel(3)`).
 #[derive(Clone, Debug)]
@@ -51,6 +53,33 @@ impl CompChannel {
     }
 }
 
+/// What a CQ is made with (`ibv_create_cq_ex(3)`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CqSpec<'a> {
+    /// Completions it holds at most.
+    pub cqe: u32,
+    /// What its events carry.
+    pub cookie: u64,
+    /// Where its events go.
+    pub channel: Option<&'a CompChannel>,
+    /// Which of the device's completion vectors raises its events.
+    pub comp_vector: u32,
+    /// Whether completions tell when they were added.
+    pub stamps: bool,
+    /// Whether the completions that it has no more room for take the places of the oldest ones, which are lost, instead
+    /// of making it unusable (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    pub ignore_overrun: bool,
+}
+
+/// When a completion was added to a CQ that was made with `stamps`; zeros in others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Stamps {
+    /// Of the device's clock, [`Context::clock_ns`](crate::Context::clock_ns).
+    pub clock_ns: u64,
+    /// Nanoseconds since 1970.
+    pub wallclock_ns: u64,
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub struct Cq {
@@ -70,6 +99,9 @@ pub(crate) struct CqShared {
     events: Acks,
     async_events: Acks,
     overrun: AtomicBool,
+    ignore_overrun: bool,
+    /// When the device's clock began, of a CQ that stamps its completions.
+    clock: Option<Instant>,
     /// QPs and XRC SRQs that complete into it.
     users: AtomicUsize,
     context_events: Arc<AsyncEvents>,
@@ -83,13 +115,14 @@ struct CqQueue {
     /// Those of them that can be polled.
     live: usize,
     capacity: u32,
-    armed: Option<Armed>,
+    notification: Notification,
 }
 
 /// A completion waiting to be polled, with the QP whose work queue has room again then.
 #[derive(Debug)]
 struct Entry {
     wc: Wc,
+    stamps: Stamps,
     queue: Queue,
     retires: u32,
     qp: Arc<QpShared>,
@@ -131,18 +164,13 @@ impl CqQueue {
     }
 }
 
-/// What the next notification waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Armed {
-    Any,
-    SolicitedOnly,
-}
-
 /// What became of a new completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Delivered {
     /// It waits in the queue.
     Queued,
+    /// It does, and its event is to be raised then, by [`CqShared::raise_due`].
+    Held(Nanos),
     /// The queue was full: it is lost, and the CQ with it.
     Overrun,
     /// The CQ was lost before.
@@ -150,20 +178,26 @@ pub(crate) enum Delivered {
 }
 
 impl CqShared {
-    /// Adds a completion and fires the notification that waits for it.
+    /// Adds a completion and raises the event that waits for it.
     pub(crate) fn push(
         &self,
         completion: &Completion,
         qp: Arc<QpShared>,
         srq: Option<Arc<SrqShared>>,
+        now: Nanos,
     ) -> Delivered {
         let mut queue = self.queue.lock();
         if self.overrun.load(Ordering::Relaxed) {
             return Delivered::Lost;
         }
         if queue.live >= queue.capacity as usize {
-            self.overrun.store(true, Ordering::Relaxed);
-            return Delivered::Overrun;
+            if !self.ignore_overrun {
+                self.overrun.store(true, Ordering::Relaxed);
+                return Delivered::Overrun;
+            }
+            if let Some(oldest) = queue.pop() {
+                oldest.retire();
+            }
         }
         let life = srq.as_ref().is_none_or(|srq| !srq.is_xrc()).then(|| qp.life());
         if life.is_some() {
@@ -171,6 +205,7 @@ impl CqShared {
         }
         queue.entries.push_back(Entry {
             wc: completion.wc,
+            stamps: self.clock.map(Stamps::now).unwrap_or_default(),
             queue: completion.queue,
             retires: completion.retires,
             qp,
@@ -179,16 +214,21 @@ impl CqShared {
         });
         queue.live += 1;
         self.waiting.store(queue.live, Ordering::Release);
-        let fires = match queue.armed {
-            None => false,
-            Some(Armed::Any) => true,
-            Some(Armed::SolicitedOnly) => completion.solicited,
-        };
-        if fires {
-            queue.armed = None;
+        match queue.notification.on_completion(completion.solicited, now) {
+            Verdict::Nothing => Delivered::Queued,
+            Verdict::Raise => {
+                self.notify();
+                Delivered::Queued
+            }
+            Verdict::Hold(due) => Delivered::Held(due),
+        }
+    }
+
+    /// Raises the event that was held, if its time has come.
+    pub(crate) fn raise_due(&self, now: Nanos) {
+        if self.queue.lock().notification.take_due(now) {
             self.notify();
         }
-        Delivered::Queued
     }
 
     fn notify(&self) {
@@ -237,13 +277,13 @@ impl CqShared {
     }
 
     /// Takes up to `max` completions.
-    fn take(&self, max: usize, sink: &mut impl FnMut(&Wc)) -> usize {
+    fn take(&self, max: usize, sink: &mut impl FnMut(&Wc, Stamps)) -> usize {
         let mut queue = self.queue.lock();
         let mut taken = 0;
         while taken < max {
             let Some(entry) = queue.pop() else { break };
             entry.retire();
-            sink(&entry.wc);
+            sink(&entry.wc, entry.stamps);
             taken += 1;
         }
         if queue.entries.is_empty() && queue.entries.capacity() > SPARE_ENTRIES {
@@ -254,17 +294,20 @@ impl CqShared {
     }
 }
 
+impl Stamps {
+    /// The present, on a device whose clock began at `start`.
+    fn now(start: Instant) -> Stamps {
+        let wallclock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Stamps { clock_ns: start.elapsed().as_nanos() as u64, wallclock_ns: wallclock.as_nanos() as u64 }
+    }
+}
+
 /// Room an empty CQ keeps, so that a burst does not cost memory for ever.
 const SPARE_ENTRIES: usize = 4096;
 
 impl Cq {
-    pub(crate) fn new(
-        context: Arc<ContextShared>,
-        cqe: u32,
-        cookie: u64,
-        channel: Option<&CompChannel>,
-        comp_vector: u32,
-    ) -> Result<Cq, Error> {
+    pub(crate) fn new(context: Arc<ContextShared>, spec: &CqSpec<'_>) -> Result<Cq, Error> {
+        let (cqe, comp_vector) = (spec.cqe, spec.comp_vector);
         let limit = u64::from(MAX_CQE);
         if cqe == 0 || cqe > MAX_CQE {
             return Err(Error::OutOfRange { what: "cqe", asked: u64::from(cqe), limit });
@@ -273,16 +316,20 @@ impl Cq {
             let limit = u64::from(COMP_VECTORS - 1);
             return Err(Error::OutOfRange { what: "comp_vector", asked: u64::from(comp_vector), limit });
         }
-        let channel = channel.map(|channel| Arc::clone(&channel.shared));
+        let channel = spec.channel.map(|channel| Arc::clone(&channel.shared));
+        let clock = spec.stamps.then(|| context.engine.clock());
+        let notification = Notification::default();
         let shared = context.engine.add_cq(|id| CqShared {
             id,
-            cookie,
+            cookie: spec.cookie,
             channel,
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(CqQueue { entries: VecDeque::new(), live: 0, capacity: cqe, armed: None }),
+            queue: Mutex::new(CqQueue { entries: VecDeque::new(), live: 0, capacity: cqe, notification }),
             events: Acks::default(),
             async_events: Acks::default(),
             overrun: AtomicBool::new(false),
+            ignore_overrun: spec.ignore_overrun,
+            clock,
             users: AtomicUsize::new(0),
             context_events: Arc::clone(&context.events),
         })?;
@@ -310,10 +357,21 @@ impl Cq {
     /// Takes up to `max` completions, handing each to `sink`; how many there were. An empty CQ lets the engine
     /// run for one bounded round first, so polling is what moves the traffic.
     ///
-    ///
     /// # Errors
     /// The CQ was overrun (IBTA C11-39): completions are lost, and its QPs are in error. Or it is a forked parent's.
     pub fn poll_with(&self, max: usize, mut sink: impl FnMut(&Wc)) -> Result<usize, PollError> {
+        self.poll_stamped_with(max, |wc, _| sink(wc))
+    }
+
+    /// Like [`Cq::poll_with`], and tells when each was added.
+    ///
+    /// # Errors
+    /// Those of [`Cq::poll_with`].
+    pub fn poll_stamped_with(
+        &self,
+        max: usize,
+        mut sink: impl FnMut(&Wc, Stamps),
+    ) -> Result<usize, PollError> {
         if self.context.is_dead() {
             return Err(PollError::Forked);
         }
@@ -341,13 +399,7 @@ impl Cq {
         if self.context.is_dead() {
             return Err(Error::Forked);
         }
-        {
-            let mut queue = self.shared.queue.lock();
-            // A request for any completion is not narrowed by a later one for solicited ones.
-            if !(solicited_only && queue.armed == Some(Armed::Any)) {
-                queue.armed = Some(if solicited_only { Armed::SolicitedOnly } else { Armed::Any });
-            }
-        }
+        self.shared.queue.lock().notification.arm(solicited_only);
         self.context.engine.will_block();
         Ok(())
     }
@@ -372,6 +424,15 @@ impl Cq {
         Ok(())
     }
 
+    /// Changes how its events are moderated (`ibv_modify_cq(3)`). One that is held is raised.
+    pub fn moderate(&self, moderation: Moderation) -> Result<(), Error> {
+        self.context.check_alive()?;
+        if self.shared.queue.lock().notification.moderate(moderation) {
+            self.shared.notify();
+        }
+        Ok(())
+    }
+
     /// Acknowledges `count` events taken from the channel.
     pub fn ack_events(&self, count: u32) {
         self.shared.events.acknowledge(u64::from(count));
@@ -390,6 +451,7 @@ impl Cq {
         if users > 0 {
             return Err(Error::InUse { what: "CQ", users });
         }
+        self.shared.queue.lock().notification.disarm();
         if let Some(channel) = &self.shared.channel {
             let cookie = self.shared.cookie.to_ne_bytes();
             let unread = channel.records.discard(|record| *record == cookie);
@@ -406,8 +468,12 @@ impl Drop for Cq {
     fn drop(&mut self) {
         self.context.engine.remove_cq(self.shared.id);
         if !self.context.is_dead() {
+            let mut queue = self.shared.queue.lock();
+            queue.notification.disarm();
             // What is left of QPs that were destroyed names them, and they name the CQ.
-            drop(std::mem::take(&mut self.shared.queue.lock().entries));
+            let left = std::mem::take(&mut queue.entries);
+            drop(queue);
+            drop(left);
         }
         if let Some(channel) = &self.shared.channel {
             channel.cqs.fetch_sub(1, Ordering::AcqRel);

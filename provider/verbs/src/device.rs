@@ -1,6 +1,6 @@
 //! The device list: one device for each network interface with an address, as rxe would have one.
 
-use crate::attr::{DeviceAttr, PortAttr};
+use crate::attr::{DeviceAttr, Link, PortAttr};
 use crate::config::Config;
 use crate::context::Context;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::gid::{Gid, GidTable};
 use crate::limits::{GID_TABLE_LEN, MAX_DEVICES};
 use ferroce_core::PathMtu;
 use ferroce_port::interfaces::{self, Interface};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,17 @@ struct Shared {
 /// What changes under a device while it is open.
 #[derive(Debug)]
 struct Port {
-    is_up: bool,
+    view: PortView,
     mtu: u32,
-    gids: GidTable,
     looked_at: Instant,
+}
+
+/// The part of a port whose changes are told to those who have the device open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PortView {
+    /// The link; `None` once the interface is gone.
+    pub(crate) link: Option<Link>,
+    pub(crate) gids: GidTable,
 }
 
 /// How long a look at the interface is good for.
@@ -58,9 +65,8 @@ impl Device {
             guid: guid(&interface),
             index: interface.index,
             port: Mutex::new(Port {
-                is_up: interface.is_up,
+                view: PortView { link: Some(link(&interface)), gids: GidTable::new(&interface.addrs) },
                 mtu: interface.mtu,
-                gids: GidTable::new(&interface.addrs),
                 looked_at: Instant::now(),
             }),
             interface_name: interface.name,
@@ -100,18 +106,18 @@ impl Device {
     pub fn port_attr(&self, port_num: u32) -> Result<PortAttr, Error> {
         check_port(port_num)?;
         let port = self.look();
-        Ok(PortAttr::new(port.is_up, active_mtu(port.mtu)))
+        Ok(PortAttr::new(port.view.link.unwrap_or(Link::Off), active_mtu(port.mtu)))
     }
 
     /// The GID at `index` of port `port_num`; a zero GID where the table is empty.
     pub fn gid(&self, port_num: u32, index: u32) -> Result<Gid, Error> {
         check_port(port_num)?;
-        self.look().gids.get(index).ok_or(Error::GidIndexRange { index, len: GID_TABLE_LEN })
+        self.look().view.gids.get(index).ok_or(Error::GidIndexRange { index, len: GID_TABLE_LEN })
     }
 
     /// The GIDs of the port that are not zero, with their index.
     pub fn gids(&self) -> Vec<(u32, Gid)> {
-        self.look().gids.iter().collect()
+        self.look().view.gids.iter().collect()
     }
 
     /// The P_Key at `index` of port `port_num`, in host order.
@@ -130,30 +136,46 @@ impl Device {
         active_mtu(self.look().mtu)
     }
 
-    /// The port as it is now, give or take [`LOOK_AGAIN`].
-    fn look(&self) -> parking_lot::MutexGuard<'_, Port> {
+    /// What those who have the device open are told about, as it is at this moment.
+    pub(crate) fn look_closely(&self) -> PortView {
         let mut port = self.shared.port.lock();
-        if port.looked_at.elapsed() < LOOK_AGAIN {
-            return port;
-        }
-        port.looked_at = Instant::now();
-        let now = interfaces::list()
-            .ok()
-            .and_then(|all| all.into_iter().find(|interface| interface.name == self.shared.interface_name));
-        match now {
-            Some(interface) => {
-                port.is_up = interface.is_up;
-                port.mtu = interface.mtu;
-                if port.gids.follow(&interface.addrs) {
-                    tracing::info!(
-                        device = self.shared.name,
-                        "the interface's addresses changed: the GID table follows"
-                    );
-                }
-            }
-            None => port.is_up = false,
+        self.look_again(&mut port);
+        port.view.clone()
+    }
+
+    /// The port as it is now, give or take [`LOOK_AGAIN`].
+    fn look(&self) -> MutexGuard<'_, Port> {
+        let mut port = self.shared.port.lock();
+        if port.looked_at.elapsed() >= LOOK_AGAIN {
+            self.look_again(&mut port);
         }
         port
+    }
+
+    fn look_again(&self, port: &mut Port) {
+        port.looked_at = Instant::now();
+        let Ok(all) = interfaces::list() else { return };
+        // By its index: a name may change, or be given to another.
+        let Some(now) = all.into_iter().find(|interface| interface.index == self.shared.index) else {
+            port.view.link = None;
+            return;
+        };
+        port.view.link = Some(link(&now));
+        port.mtu = now.mtu;
+        if port.view.gids.follow(&now.addrs) {
+            tracing::info!(
+                device = self.shared.name,
+                "the interface's addresses changed: the GID table follows"
+            );
+        }
+    }
+}
+
+fn link(interface: &Interface) -> Link {
+    match (interface.is_up, interface.is_running) {
+        (false, _) => Link::Off,
+        (true, false) => Link::NoCarrier,
+        (true, true) => Link::Up,
     }
 }
 

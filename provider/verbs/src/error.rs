@@ -238,6 +238,15 @@ pub enum Error {
     /// The P_Key index is not 0.
     #[error("P_Key index {0} does not exist: the table holds the default P_Key only")]
     NoSuchPkey(u32),
+    /// A parent domain of a parent domain.
+    #[error("a parent domain is made of a PD that ibv_alloc_pd gave, and this one is a parent domain itself")]
+    NestedParentDomain,
+    /// An object of another open device.
+    #[error("the {what} was made from another open device")]
+    OtherDevice {
+        /// Which object.
+        what: &'static str,
+    },
     /// Objects that were made from it still exist.
     #[error("the {what} is in use by {users} other objects")]
     InUse {
@@ -354,6 +363,8 @@ impl Error {
             | Error::NoTarget { .. }
             | Error::NoIpHeader
             | Error::NotOurs(_)
+            | Error::NestedParentDomain
+            | Error::OtherDevice { .. }
             | Error::NoSuchPort(_)
             | Error::GidIndexRange { .. }
             | Error::NotGlobal

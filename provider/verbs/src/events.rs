@@ -89,6 +89,11 @@ impl AsyncEvents {
         }
     }
 
+    /// Tells the application what happened to the port, or to the device. Nothing waits for the acknowledgement.
+    pub(crate) fn raise_of_port(&self, kind: AsyncEventKind) {
+        self.push(AsyncEventRecord { element: PORT, kind });
+    }
+
     /// Adds an event; `false` if nobody reads them and it had to be dropped.
     fn push(&self, event: AsyncEventRecord) -> bool {
         let mut record = [0; 16];
@@ -119,6 +124,9 @@ impl AsyncEvents {
         acks.acknowledge(unread as u64);
     }
 }
+
+/// The only port.
+const PORT: u64 = 1;
 
 /// Whom the asynchronous events about an object go to.
 #[derive(Debug)]

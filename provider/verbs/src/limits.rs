@@ -39,7 +39,7 @@ pub const GID_TABLE_LEN: u32 = 16;
 /// Entries of a port's P_Key table.
 pub const PKEY_TABLE_LEN: u32 = 1;
 /// The only P_Key: full membership of the default partition.
-pub const DEFAULT_PKEY: u16 = 0xffff;
+pub const DEFAULT_PKEY: u16 = ferroce_core::DEFAULT_PKEY;
 /// Completion vectors: they all end at the one engine.
 pub const COMP_VECTORS: u32 = 4;
 /// Events that wait behind a full pipe, at most; see [`crate::CompChannel`].

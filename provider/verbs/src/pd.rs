@@ -11,12 +11,13 @@ use crate::mr::Mr;
 use crate::mw::Mw;
 use crate::qp::{Qp, QpSpec};
 use crate::srq::{Srq, SrqSpec};
+use crate::td::{Td, TdUser};
 use ferroce_core::{AccessFlags, MwType, PdId};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// A protection domain (`ibv_alloc_pd(3)`).
+/// A protection domain (`ibv_alloc_pd(3)`), or a parent domain over one.
 #[derive(Debug)]
 pub struct Pd {
     shared: Arc<PdShared>,
@@ -27,6 +28,15 @@ pub(crate) struct PdShared {
     pub(crate) id: PdId,
     pub(crate) context: Arc<ContextShared>,
     users: AtomicUsize,
+    /// What it stands for, if it is a parent domain.
+    base: Option<Base>,
+}
+
+/// What a parent domain is made of, which it keeps.
+#[derive(Debug)]
+struct Base {
+    _pd: PdUser,
+    _td: Option<TdUser>,
 }
 
 /// Rights that memory behind a dmabuf can be registered with.
@@ -42,7 +52,32 @@ static NEXT_PD: AtomicU32 = AtomicU32::new(1);
 impl Pd {
     pub(crate) fn new(context: Arc<ContextShared>) -> Pd {
         let id = PdId(NEXT_PD.fetch_add(1, Ordering::Relaxed));
-        Pd { shared: Arc::new(PdShared { id, context, users: AtomicUsize::new(0) }) }
+        Pd { shared: Arc::new(PdShared { id, context, users: AtomicUsize::new(0), base: None }) }
+    }
+
+    /// Makes a parent domain (`ibv_alloc_parent_domain(3)`): objects that are made in it belong to this protection
+    /// domain and, as the program promises, are used by the thread domain's one thread at a time. Nothing here is faster
+    /// for that promise.
+    ///
+    /// # Errors
+    /// This is a parent domain itself, or the thread domain is of another open device.
+    pub fn alloc_parent_domain(&self, td: Option<&Td>) -> Result<Pd, Error> {
+        let PdShared { id, context, base, .. } = &*self.shared;
+        context.check_alive()?;
+        if base.is_some() {
+            return Err(Error::NestedParentDomain);
+        }
+        if td.is_some_and(|td| !td.is_of(context)) {
+            return Err(Error::OtherDevice { what: "thread domain" });
+        }
+        let base = Base { _pd: PdUser::new(&self.shared), _td: td.map(Td::user) };
+        let (id, context, users) = (*id, Arc::clone(context), AtomicUsize::new(0));
+        Ok(Pd { shared: Arc::new(PdShared { id, context, users, base: Some(base) }) })
+    }
+
+    /// One more user of it, if it is a parent domain.
+    pub fn parent_domain_user(&self) -> Option<PdUser> {
+        self.shared.base.as_ref().map(|_| PdUser::new(&self.shared))
     }
 
     /// Registers `length` bytes at `addr`, which peers and work requests call `iova` and following
@@ -183,13 +218,16 @@ impl Pd {
 
 impl Drop for PdShared {
     fn drop(&mut self) {
-        self.context.release_pd();
+        // A parent domain is none of the device's PDs.
+        if self.base.is_none() {
+            self.context.release_pd();
+        }
     }
 }
 
 /// Counts an object as a user of its PD for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct PdUser {
+pub struct PdUser {
     pub(crate) pd: Arc<PdShared>,
 }
 

@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use super::refuse::unknown;
 use crate::verbs::{AsyncEvent, AsyncEventKind, Refused};
-use ferroce::{Ah, CompChannel, Context, Cq, Device, Error, Mw, Pd, Qp, Srq, Xrcd};
+use ferroce::{Ah, CompChannel, Context, Cq, CqSpec, Device, Error, Mw, Pd, Qp, Srq, Xrcd};
 use ferroce_wire::Qpn;
 use rustix::io::ioctl_fionbio;
 use std::os::fd::AsFd;
@@ -41,7 +41,7 @@ impl UdpEnd {
     pub(super) fn open(device: &Device) -> Result<UdpEnd, Error> {
         let context = device.open()?;
         dont_wait(context.async_fd())?;
-        let idle = context.create_cq(1, u64::MAX, None, 0)?;
+        let idle = context.create_cq(&CqSpec { cqe: 1, cookie: u64::MAX, ..CqSpec::default() })?;
         Ok(UdpEnd {
             qps: Vec::new(),
             srqs: Vec::new(),
@@ -66,7 +66,12 @@ impl UdpEnd {
         let channel = self.context.create_comp_channel()?;
         dont_wait(channel.fd())?;
         let number = self.cqs.len();
-        let cq = self.context.create_cq(cqe, number as u64, Some(&channel), 0)?;
+        let cq = self.context.create_cq(&CqSpec {
+            cqe,
+            cookie: number as u64,
+            channel: Some(&channel),
+            ..CqSpec::default()
+        })?;
         self.cqs.push(Some(EndCq { cq, channel }));
         Ok(number)
     }

@@ -10,7 +10,7 @@ use ferroce::core::{
     AccessFlags, PathMtu, Payload, QpAttr, QpAttrMask, QpCaps, QpState, QpType, Remote, SendFlags, SendOp,
     SendWr,
 };
-use ferroce::{AhAttr, Cq, Error, Gid, Pd, Qp, QpSpec};
+use ferroce::{AhAttr, Cq, CqSpec, Error, Gid, Pd, Qp, QpSpec};
 use ferroce_wire::{Opcode, Packet, PacketHeader, Psn, Qpn};
 use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr};
@@ -59,7 +59,7 @@ pub(super) fn exchange(fabric: &mut UdpFabric) {
 impl Sentinel {
     fn new(end: &UdpEnd, with_peer: bool) -> Result<Sentinel, Error> {
         let pd = end.context.alloc_pd()?;
-        let cq = end.context.create_cq(16, u64::MAX, None, 0)?;
+        let cq = end.context.create_cq(&CqSpec { cqe: 16, cookie: u64::MAX, ..CqSpec::default() })?;
         let create = || {
             let caps = QpCaps { max_send_wr: 4, ..QpCaps::default() };
             let qp_type = QpType::Rc;

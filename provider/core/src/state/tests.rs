@@ -320,9 +320,16 @@ fn reset_clears_every_attribute() {
 fn query_reports_the_present_state_in_both_fields() {
     // rxe once left cur_qp_state out (linux-rdma 40668c0ec).
     let stored = good(QpState::Rtr, QpState::Rts);
-    let seen = query(&stored, QpState::Err, true);
-    assert_eq!((seen.qp_state, seen.cur_qp_state, seen.sq_draining), (QpState::Err, QpState::Err, true));
-    assert_eq!(seen.sq_psn, stored.sq_psn);
+    let next = NextPsns { sent: Psn::new(7), expected: Psn::new(8) };
+    let seen = query(&stored, next, true);
+    let expected = QpAttr {
+        cur_qp_state: QpState::Rts,
+        sq_draining: true,
+        sq_psn: Psn::new(7),
+        rq_psn: Psn::new(8),
+        ..stored
+    };
+    assert_eq!(seen, expected);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::shot::*;
 use crate::solo::{PEER, PEER_QPN, Solo, packets};
 use ferroce_core::{
     AsyncEvent, Counter, CqId, CreateQpError, Device, DeviceConfig, ModifyQpError, Profile, QpAttr,
-    QpAttrMask, QpState, SendOp, WcStatus,
+    QpAttrMask, QpState, QpType, SendOp, WcStatus,
 };
 use ferroce_wire::{NakCode, Qpn};
 
@@ -133,6 +133,42 @@ fn sqd_with_nothing_begun_is_drained_at_once() {
     solo.end.modify(0, attr, QpAttrMask::EN_SQD_ASYNC_NOTIFY);
     solo.end.collect();
     assert_eq!(solo.end.asyncs, [AsyncEvent::SqDrained(solo.end.qpn)]);
+}
+
+/// S-6; ConnectX and rxe report where the QP stands, not where it began.
+#[test]
+fn query_tells_the_next_psns_of_both_directions() {
+    for qp_type in [QpType::Rc, QpType::Uc] {
+        let mut solo = Solo::with(Setup { sq_psn: 0xff_ffff, rq_psn: 0x1000, ..Setup::of(qp_type) });
+        let query = |solo: &Solo| {
+            let attr = solo.end.device.query_qp(solo.end.qpn).expect("the QP");
+            (attr.sq_psn.value(), attr.rq_psn.value())
+        };
+        assert_eq!(query(&solo), (0xff_ffff, 0x1000), "{qp_type}");
+        solo.post_send(1, packets(3)).skip();
+        solo.post_recv(2, packets(2)).rx(send_first(0x1000));
+        assert_eq!(query(&solo), (2, 0x1001), "{qp_type}");
+        if qp_type == QpType::Rc {
+            solo.rx(nak_seq(0xff_ffff, 0));
+            assert_eq!(query(&solo), (2, 0x1001), "what is sent again is not new");
+        }
+        solo.end.enter(0, QpState::Err);
+        assert_eq!(query(&solo), (2, 0x1001), "{qp_type}");
+        solo.end.enter(0, QpState::Reset);
+        assert_eq!(query(&solo), (0, 0), "{qp_type}");
+    }
+}
+
+/// A change in SQD holds for the first request after it.
+#[test]
+fn retry_counts_set_in_sqd_hold_at_once() {
+    let mut solo = Solo::with(Setup { timeout: 1, retry_cnt: 7, rnr_retry: 6, ..Setup::default() });
+    solo.end.enter(0, QpState::Sqd);
+    let none = QpAttr { qp_state: QpState::Sqd, ..QpAttr::default() };
+    solo.end.modify(0, none, QpAttrMask::RETRY_CNT | QpAttrMask::RNR_RETRY);
+    solo.end.modify(0, QpAttr { qp_state: QpState::Rts, ..QpAttr::default() }, QpAttrMask::empty());
+    solo.post_send(1, 10).tx(send_only(0, 10)).at(1 << 40).idle();
+    assert_eq!(solo.end.sent(), [(1, WcStatus::RetryExcErr)]);
 }
 
 /// S-12, class G.

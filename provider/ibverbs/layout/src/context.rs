@@ -1,9 +1,10 @@
 //! An open device: the tables of function pointers behind libibverbs' inline functions.
 
 use crate::{
-    IbvAllocDmAttr, IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvDevice, IbvDeviceAttr, IbvDeviceAttrEx, IbvDm, IbvMr,
-    IbvMw, IbvMwBind, IbvPd, IbvPortAttr, IbvQp, IbvQpInitAttrEx, IbvQpOpenAttr, IbvQueryDeviceExInput,
-    IbvRecvWr, IbvSendWr, IbvSge, IbvSrq, IbvSrqInitAttrEx, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
+    IbvAllocDmAttr, IbvCq, IbvCqEx, IbvCqInitAttrEx, IbvDevice, IbvDeviceAttr, IbvDeviceAttrEx, IbvDm,
+    IbvModifyCqAttr, IbvMr, IbvMw, IbvMwBind, IbvParentDomainInitAttr, IbvPd, IbvPortAttr, IbvQp,
+    IbvQpInitAttrEx, IbvQpOpenAttr, IbvQueryDeviceExInput, IbvRecvWr, IbvSendWr, IbvSge, IbvSrq,
+    IbvSrqInitAttrEx, IbvTd, IbvTdInitAttr, IbvValuesEx, IbvWc, IbvXrcd, IbvXrcdInitAttr,
 };
 use libc::{c_int, c_uint, c_void, pthread_mutex_t};
 
@@ -98,10 +99,11 @@ pub struct VerbsContext {
     pub destroy_flow_action: ErrnoOp,
     pub create_flow_action_esp: PointerOp,
     pub modify_qp_rate_limit: ErrnoOp,
-    pub alloc_parent_domain: PointerOp,
-    pub dealloc_td: ErrnoOp,
-    pub alloc_td: PointerOp,
-    pub modify_cq: ErrnoOp,
+    pub alloc_parent_domain:
+        Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvParentDomainInitAttr) -> *mut IbvPd>,
+    pub dealloc_td: Option<unsafe extern "C" fn(*mut IbvTd) -> c_int>,
+    pub alloc_td: Option<unsafe extern "C" fn(*mut IbvContext, *mut IbvTdInitAttr) -> *mut IbvTd>,
+    pub modify_cq: Option<unsafe extern "C" fn(*mut IbvCq, *mut IbvModifyCqAttr) -> c_int>,
     pub post_srq_ops: ErrnoOp,
     pub destroy_rwq_ind_table: ErrnoOp,
     pub create_rwq_ind_table: PointerOp,

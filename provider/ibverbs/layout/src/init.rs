@@ -1,7 +1,7 @@
 //! What objects are created with. The `_ex` structures grow: read a field behind the oldest form
 //! only when its bit in `comp_mask` is set.
 
-use crate::{IbvCompChannel, IbvCq, IbvPd, IbvQpCap, IbvSrq, IbvSrqAttr, IbvXrcd};
+use crate::{IbvCompChannel, IbvCq, IbvPd, IbvQpCap, IbvSrq, IbvSrqAttr, IbvTd, IbvXrcd};
 use libc::{c_int, c_void};
 
 /// `struct ibv_qp_init_attr`. Frozen; [`IbvQpInitAttrEx`] begins with the same members, and with `comp_mask` where
@@ -85,6 +85,42 @@ pub struct IbvCqInitAttrExOldest {
     pub comp_mask: u32,
     /// Means something with `IBV_CQ_INIT_ATTR_MASK_FLAGS` in `comp_mask` only.
     pub flags: u32,
+}
+
+/// `struct ibv_modify_cq_attr`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_modify_cq(3)'s own")]
+pub struct IbvModifyCqAttr {
+    pub attr_mask: u32,
+    pub moderate: IbvModerateCq,
+}
+
+/// `struct ibv_moderate_cq`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_modify_cq(3)'s own")]
+pub struct IbvModerateCq {
+    pub cq_count: u16,
+    pub cq_period: u16,
+}
+
+/// `struct ibv_td_init_attr`. Frozen.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the name is ibv_alloc_td(3)'s own")]
+pub struct IbvTdInitAttr {
+    pub comp_mask: u32,
+}
+
+/// `struct ibv_parent_domain_init_attr`. What is behind these members is guarded by `comp_mask`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the names are ibv_alloc_parent_domain(3)'s own")]
+pub struct IbvParentDomainInitAttr {
+    pub pd: *mut IbvPd,
+    pub td: *mut IbvTd,
+    pub comp_mask: u32,
 }
 
 /// `struct ibv_srq_init_attr`. Frozen; [`IbvSrqInitAttrEx`] begins with the same members.

@@ -65,6 +65,13 @@ pub struct IbvXrcd {
     pub context: *mut IbvContext,
 }
 
+/// `struct ibv_td`. Frozen.
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are verbs.h's own")]
+pub struct IbvTd {
+    pub context: *mut IbvContext,
+}
+
 /// `struct ibv_comp_channel`. Frozen.
 #[repr(C)]
 #[expect(missing_docs, reason = "the names are verbs.h's own")]

@@ -101,6 +101,11 @@ fn frozen() -> Vec<Fact> {
         IbvCqModerationCaps = "struct ibv_cq_moderation_caps" {
             max_cq_count, max_cq_period
         }
+        IbvModifyCqAttr = "struct ibv_modify_cq_attr" {
+            attr_mask, moderate, moderate.cq_count, moderate.cq_period
+        }
+        IbvTd = "struct ibv_td" { context }
+        IbvTdInitAttr = "struct ibv_td_init_attr" { comp_mask }
         IbvPciAtomicCaps = "struct ibv_pci_atomic_caps" {
             fetch_add, swap, compare_swap
         }

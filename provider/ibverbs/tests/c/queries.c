@@ -268,19 +268,11 @@ static void optional_access_flags(void)
 static void features_that_are_not_provided(void)
 {
 	struct pair *pair = connected_pair(0);
-	struct ibv_td_init_attr td = { 0 };
-	struct ibv_parent_domain_init_attr parent = { .pd = pair->pd };
-	struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
-	struct ibv_modify_cq_attr moderation = { 0 };
 	struct ibv_qp_init_attr_ex attr;
 	int types[] = { IBV_QPT_RAW_PACKET, IBV_QPT_DRIVER };
 	struct ibv_ece ece;
 	unsigned int i;
 
-	CHECK_NULL(ibv_alloc_td(pair->context, &td), EOPNOTSUPP);
-	CHECK_NULL(ibv_alloc_parent_domain(pair->context, &parent), EOPNOTSUPP);
-	CHECK_EQ(ibv_query_rt_values_ex(pair->context, &values), EOPNOTSUPP);
-	CHECK_EQ(ibv_modify_cq(pair->cq[0], &moderation), EOPNOTSUPP);
 	CHECK_EQ(ibv_query_ece(pair->qp[0], &ece), EOPNOTSUPP);
 	for (i = 0; i < sizeof(types) / sizeof(*types); i++) {
 		attr = qp_attr_of(pair, 0);

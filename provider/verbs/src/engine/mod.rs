@@ -9,6 +9,7 @@ mod groups;
 mod habit;
 mod hold;
 mod objects;
+mod ports;
 mod progress;
 mod queues;
 mod round;
@@ -19,12 +20,13 @@ pub(crate) use queues::{Cqs, QpShared};
 pub(crate) use srqs::SrqShared;
 
 use crate::config::Config;
+use crate::cq::CqShared;
 use crate::error::Error;
 use crate::fork;
 use crate::limits::{MAX_QP, MAX_RD_ATOMIC};
 use crate::memory::AppMemory;
 use crossbeam::queue::SegQueue;
-use ferroce_core::{Dcqcn, Device, DeviceConfig, Nanos, Profile};
+use ferroce_core::{Counter, Dcqcn, Device, DeviceConfig, Nanos, Profile};
 use ferroce_keeper::{Board, KeeperMode, KeeperOptions, Lease};
 use ferroce_port::process::SignalsBlocked;
 use ferroce_port::{Port, UdpOptions, UdpPort};
@@ -32,6 +34,7 @@ use groups::Groups;
 use hold::Hold;
 use objects::Objects;
 use parking_lot::{Condvar, Mutex};
+use ports::OpenPort;
 use progress::{Progress, Watched};
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
@@ -54,6 +57,7 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     bells: SegQueue<Bell>,
     progress: Progress,
+    ports: Mutex<Vec<OpenPort>>,
     lease: Mutex<Lease>,
     board: Arc<Board>,
     slot: usize,
@@ -77,6 +81,8 @@ pub(crate) struct State {
     objects: Objects,
     groups: Groups,
     hold: Hold,
+    /// CQs with an event to raise, and when; one for each, perhaps late for an event that was raised already.
+    held_events: Vec<(Nanos, Arc<CqShared>)>,
     /// When a round last moved something.
     busy_at: Nanos,
     /// Rounds that received something since a deadline has come that was not acted upon yet.
@@ -135,12 +141,14 @@ impl Engine {
                 objects: Objects::default(),
                 groups: Groups::default(),
                 hold: Hold::default(),
+                held_events: Vec::new(),
                 busy_at: 0,
                 rounds_overdue: 0,
                 shown_at: 0,
             }),
             bells: SegQueue::new(),
             progress: Progress::new()?,
+            ports: Mutex::default(),
             board: Arc::clone(lease.board()),
             slot: usize::from(lease.slot()),
             lease: Mutex::new(lease),
@@ -201,6 +209,17 @@ impl Inner {
         fds.extend(lease.descriptors().map(|fd| fd.as_raw_fd()));
         fds.extend(watched.raw());
         fork::close_in_child(&fds);
+    }
+
+    /// When the device's clock began.
+    pub(crate) fn clock(&self) -> Instant {
+        self.start
+    }
+
+    /// What was counted.
+    pub(crate) fn counters<const N: usize>(&self, counters: [Counter; N]) -> [u64; N] {
+        let state = self.state.lock();
+        counters.map(|counter| state.device.counters().get(counter))
     }
 
     /// Nanoseconds since the engine started.
@@ -269,12 +288,13 @@ fn profile(config: &Config) -> Profile {
     }
 }
 
-/// Tells senders on this host how much the receiving socket holds.
+/// Tells senders on this host how much the receiving socket holds: three quarters of its buffer, since Linux counts what
+/// was read out as still there until it is a quarter of the buffer, or the socket is empty (seen on 6.18).
 fn offer_buffer(lease: &Lease) -> Result<(), Error> {
     let size = rustix::net::sockopt::socket_recv_buffer_size(lease.socket())
         .map_err(|errno| Error::Os { doing: "reading SO_RCVBUF", source: errno.into() })?;
     if let Some(record) = lease.board().slot(usize::from(lease.slot())) {
-        record.set_capacity(size as u64);
+        record.set_capacity(size as u64 / 4 * 3);
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use super::round::Moved;
 use crate::error::Error;
 use ferroce_core::Nanos;
 use ferroce_keeper::Lease;
-use ferroce_port::off_stdio;
+use ferroce_port::{InterfaceWatch, off_stdio};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// How long it stays away when packets can't be sent for now.
@@ -146,22 +146,46 @@ impl Progress {
 pub(super) struct Watched {
     socket: OwnedFd,
     keeper: Option<OwnedFd>,
+    /// `None` where the system does not let us: then nothing is told about ports.
+    interfaces: Option<InterfaceWatch>,
 }
 
 impl Watched {
     pub(super) fn new(lease: &Lease) -> Result<Watched, Error> {
-        let dup = |fd: BorrowedFd<'_>| {
-            let dup = fd.try_clone_to_owned();
-            dup.map_err(|source| Error::Os { doing: "duplicating a descriptor to watch", source })
-        };
-        let keeper = lease.connection_fd().map(dup).transpose()?;
-        Ok(Watched { socket: dup(lease.socket())?, keeper })
+        let interfaces = InterfaceWatch::new();
+        if let Err(error) = &interfaces {
+            tracing::warn!(%error, "no netlink: there will be no events about ports and GIDs");
+        }
+        let keeper = duplicate_keeper(lease)?;
+        Ok(Watched { socket: duplicate(lease.socket())?, keeper, interfaces: interfaces.ok() })
+    }
+
+    /// The lease is another one.
+    fn renew(&mut self, lease: &Lease) -> Result<(), Error> {
+        let keeper = duplicate_keeper(lease)?;
+        self.socket = duplicate(lease.socket())?;
+        self.keeper = keeper;
+        Ok(())
     }
 
     /// Their numbers, for a forked child to close.
     pub(super) fn raw(&self) -> impl Iterator<Item = RawFd> {
-        [Some(self.socket.as_raw_fd()), self.keeper.as_ref().map(AsRawFd::as_raw_fd)].into_iter().flatten()
+        let interfaces = self.interfaces.as_ref().map(|watch| watch.fd().as_raw_fd());
+        let keeper = self.keeper.as_ref().map(AsRawFd::as_raw_fd);
+        [Some(self.socket.as_raw_fd()), keeper, interfaces].into_iter().flatten()
     }
+
+    fn have_interfaces_changed(&self) -> bool {
+        self.interfaces.as_ref().is_some_and(InterfaceWatch::has_changed)
+    }
+}
+
+fn duplicate(fd: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
+    fd.try_clone_to_owned().map_err(|source| Error::Os { doing: "duplicating a descriptor to watch", source })
+}
+
+fn duplicate_keeper(lease: &Lease) -> Result<Option<OwnedFd>, Error> {
+    lease.connection_fd().map(duplicate).transpose()
 }
 
 /// What ended a sleep.
@@ -169,6 +193,7 @@ impl Watched {
 struct Woken {
     by_packet: bool,
     by_keeper: bool,
+    by_interfaces: bool,
 }
 
 impl Inner {
@@ -212,6 +237,9 @@ impl Inner {
             if woken.by_keeper {
                 self.recover_lease(&mut watched);
             }
+            if woken.by_interfaces && watched.have_interfaces_changed() {
+                self.follow_interfaces();
+            }
         }
         let mut state = self.state.lock();
         self.move_packets(&mut state, false);
@@ -250,13 +278,16 @@ impl Inner {
         let wake = PollFd::new(&self.progress.wake, PollFlags::IN);
         let socket = PollFd::new(&watched.socket, PollFlags::IN);
         let keeper = PollFd::new(watched.keeper.as_ref().unwrap_or(&self.progress.wake), PollFlags::IN);
-        let mut fds = [wake, socket, keeper];
-        let watches = if naps { &mut fds[..1] } else { &mut fds[..] };
+        let interfaces = watched.interfaces.as_ref().map_or(self.progress.wake.as_fd(), InterfaceWatch::fd);
+        let interfaces = PollFd::from_borrowed_fd(interfaces, PollFlags::IN);
+        let mut fds = [wake, interfaces, socket, keeper];
+        let watches = if naps { &mut fds[..2] } else { &mut fds[..] };
         // An error is EINTR: the round that follows does no harm.
         let _ = poll(watches, Some(&timeout));
         let woken = Woken {
-            by_packet: !fds[1].revents().is_empty(),
-            by_keeper: watched.keeper.is_some() && !fds[2].revents().is_empty(),
+            by_packet: !fds[2].revents().is_empty(),
+            by_keeper: watched.keeper.is_some() && !fds[3].revents().is_empty(),
+            by_interfaces: !fds[1].revents().is_empty(),
         };
         let mut count = [0u8; 8];
         // EAGAIN: it was the timeout or a packet.
@@ -272,9 +303,8 @@ impl Inner {
             watched.keeper = None;
             return;
         }
-        match Watched::new(&lease) {
-            Ok(new) => *watched = new,
-            Err(error) => tracing::warn!(%error, "watching the new keeper"),
+        if let Err(error) = watched.renew(&lease) {
+            tracing::warn!(%error, "watching the new keeper");
         }
         self.name_descriptors(&lease, watched);
     }

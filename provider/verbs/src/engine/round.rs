@@ -223,7 +223,7 @@ impl Inner {
             let before = delivered;
             while let Some(completion) = state.device.poll_completion() {
                 delivered += 1;
-                if let Some(overrun) = deliver_one(state, &completion) {
+                if let Some(overrun) = deliver_one(state, &completion, now) {
                     state.device.cq_overrun(now, overrun);
                 }
             }
@@ -232,6 +232,7 @@ impl Inner {
             }
             // An overrun flushes QPs, whose completions go to other CQs; each CQ is overrun once.
             if delivered == before {
+                raise_due(state, now);
                 return delivered;
             }
         }
@@ -260,7 +261,8 @@ impl Inner {
 
     /// Makes sure that the engine's thread wakes in time for the next deadline.
     fn plan(&self, state: &State, moved: Moved, now: Nanos) {
-        let deadline = state.device.poll_timeout().unwrap_or(Nanos::MAX);
+        let held = state.held_events.iter().map(|(due, _)| *due);
+        let deadline = held.chain(state.device.poll_timeout()).min().unwrap_or(Nanos::MAX);
         self.progress.wake_by(if moved.blocked { now } else { deadline });
     }
 }
@@ -275,7 +277,7 @@ fn counted_by_port(port: &PortCounters, counter: Counter) -> u64 {
 }
 
 /// Puts a completion into its CQ; the CQ's name if that overran it.
-fn deliver_one(state: &State, completion: &Completion) -> Option<CqId> {
+fn deliver_one(state: &mut State, completion: &Completion, now: Nanos) -> Option<CqId> {
     let cq = state.objects.cq(completion.cq)?;
     let qp = state.objects.qp(completion.wc.qpn)?;
     if completion.wc.status != WcStatus::Success {
@@ -285,10 +287,32 @@ fn deliver_one(state: &State, completion: &Completion) -> Option<CqId> {
         Queue::Srq(srqn) => state.objects.srq(srqn).cloned(),
         _ => None,
     };
-    (cq.push(completion, Arc::clone(qp), srq) == Delivered::Overrun).then(|| {
-        cq.report_overrun();
-        completion.cq
-    })
+    match cq.push(completion, Arc::clone(qp), srq, now) {
+        Delivered::Queued | Delivered::Lost => None,
+        Delivered::Held(due) => {
+            match state.held_events.iter_mut().find(|(_, held)| Arc::ptr_eq(held, cq)) {
+                Some(held) => held.0 = due,
+                None => state.held_events.push((due, Arc::clone(cq))),
+            }
+            None
+        }
+        Delivered::Overrun => {
+            cq.report_overrun();
+            Some(completion.cq)
+        }
+    }
+}
+
+/// Raises the events of CQs that have been held for long enough.
+fn raise_due(state: &mut State, now: Nanos) {
+    // One for each CQ whose event is held, so there are few.
+    state.held_events.retain(|(due, cq)| {
+        let is_due = *due <= now;
+        if is_due {
+            cq.raise_due(now);
+        }
+        !is_due
+    });
 }
 
 /// The transport moved a QP to another state by itself: posting has to know.

@@ -4,7 +4,7 @@ use ferroce::core::{
     AccessFlags, PathMtu, Payload, QpAttr, QpAttrMask, QpCaps, QpState, QpType, RecvWr, Remote, SendFlags,
     SendOp, SendWr, Sge, Wc, WcStatus,
 };
-use ferroce::{AhAttr, Config, Context, Cq, Device, Gid, Mr, Pd, PostError, Qp, QpSpec};
+use ferroce::{AhAttr, Config, Context, Cq, CqSpec, Device, Gid, Mr, Pd, PostError, Qp, QpSpec};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -93,7 +93,7 @@ pub fn pair(plan: Plan) -> (End, End) {
 impl End {
     pub fn new(context: &Context, plan: Plan) -> End {
         let pd = context.alloc_pd().expect("a PD");
-        let cq = context.create_cq(plan.cqe, 7, None, 0).expect("a CQ");
+        let cq = context.create_cq(&CqSpec { cqe: plan.cqe, cookie: 7, ..CqSpec::default() }).expect("a CQ");
         let buffer = vec![0u64; 32 * 1024].into_boxed_slice();
         let length = std::mem::size_of_val(&*buffer) as u64;
         let addr = buffer.as_ptr() as u64;

@@ -2,7 +2,7 @@
 
 use crate::end::{ALL, End, Plan, loopback, pair};
 use ferroce::core::{QpAttr, QpAttrMask, QpState, QpType, RecvWr, SendOp, WcStatus};
-use ferroce::{AsyncEventKind, Cq, ErrorKind, PostCause, Qp, QpSpec};
+use ferroce::{AsyncEventKind, Cq, CqSpec, ErrorKind, PostCause, Qp, QpSpec};
 
 #[test]
 fn a_full_send_queue_has_room_again_when_completions_are_polled() {
@@ -74,7 +74,8 @@ fn a_notification_comes_once_for_the_next_completion() {
     let channel = context.create_comp_channel().expect("a channel");
     let plan = Plan::default();
     let (mut a, b) = (End::new(&context, plan), End::new(&context, plan));
-    a.cq = context.create_cq(16, 99, Some(&channel), 0).expect("a CQ");
+    let spec = CqSpec { cqe: 16, cookie: 99, channel: Some(&channel), ..CqSpec::default() };
+    a.cq = context.create_cq(&spec).expect("a CQ");
     let spec = ferroce::QpSpec {
         qp_type: ferroce::core::QpType::Rc,
         send_cq: &a.cq,
@@ -121,7 +122,8 @@ fn keys_do_not_run_out_and_stale_ones_fail() {
 fn flushed(qps: usize, each: u32) -> (End, Cq, Vec<Qp>) {
     let plan = Plan::default();
     let end = End::new(&loopback().open().expect("the loopback device opens"), plan);
-    let cq = end.context.create_cq(qps as u32 * each, 0, None, 0).expect("a CQ");
+    let spec = CqSpec { cqe: qps as u32 * each, ..CqSpec::default() };
+    let cq = end.context.create_cq(&spec).expect("a CQ");
     let spec = QpSpec {
         qp_type: QpType::Rc,
         send_cq: &cq,
