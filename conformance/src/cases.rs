@@ -4,12 +4,14 @@ mod access;
 mod attributes;
 mod completions;
 mod datagrams;
+mod drain;
 mod faults;
 mod flush;
 mod inline;
 mod objects;
 mod operations;
 mod packets;
+mod queries;
 mod regions;
 mod retries;
 mod srq;
@@ -46,6 +48,8 @@ pub fn all() -> Vec<Case> {
     faults::add(&mut cases);
     retries::add(&mut cases);
     packets::add(&mut cases);
+    drain::add(&mut cases);
+    queries::add(&mut cases);
     wire::add(&mut cases);
     // Files and their tables are made for readers; a report has each group once.
     cases.sort_by(|a, b| group_of(&a.name).cmp(group_of(&b.name)));

@@ -20,7 +20,10 @@ impl Inner {
     /// Tells `events` of what happens to the device's port from now on, for as long as they last.
     pub(crate) fn follow_port(&self, device: Device, events: &Arc<AsyncEvents>) {
         let told = device.look_closely();
-        self.ports.lock().push(OpenPort { device, events: Arc::downgrade(events), told });
+        let mut ports = self.ports.lock();
+        // Those of contexts that are closed.
+        ports.retain(|port| port.events.strong_count() > 0);
+        ports.push(OpenPort { device, events: Arc::downgrade(events), told });
     }
 
     /// Something about the host's interfaces has changed.
