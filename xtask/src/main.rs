@@ -2,6 +2,7 @@
 
 mod build;
 mod command;
+mod coverage;
 mod demo;
 mod install;
 mod packages;
@@ -55,6 +56,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Which lines of the protocol crates tests reach, and why not the others; writes docs/src/coverage.md
+    Coverage,
     /// Build, then measure bandwidth and latency beside raw UDP on this machine
     Bench {
         /// Options of the benchmark, behind a `--`; `-- --help` lists them
@@ -90,6 +93,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Lint => testing::lint(&workspace),
         Chore::Test => testing::test(&workspace),
         Chore::Goodput { check } => testing::goodput(&workspace, check),
+        Chore::Coverage => coverage::run(&workspace),
         Chore::Bench { options } => {
             setup::ensure(Group::Bench)?;
             build::tree(&workspace)?;

@@ -22,5 +22,6 @@ mod srq;
 mod states;
 mod uc;
 mod ud;
+mod unmapped;
 mod windows;
 mod xrc;
