@@ -13,6 +13,11 @@ pub trait Backend {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
+    /// What it lacks on this machine besides what its file says, and why.
+    fn lacks_here(&self) -> Vec<(Need, String)> {
+        Vec::new()
+    }
+
     /// Opens a fabric.
     ///
     /// # Errors

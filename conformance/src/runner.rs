@@ -84,9 +84,11 @@ pub fn run_case(
 ) -> Result<CaseResult, OpenError> {
     let start = Instant::now();
     let expected = expectations.expected(case);
-    let verdict = match expected {
-        Expected::Skip(reason) => Verdict::Skipped(reason.to_owned()),
-        Expected::Pass | Expected::Deviation(_) => {
+    let here = backend.lacks_here().into_iter().find(|(need, _)| case.needs.contains(need));
+    let verdict = match (expected, here) {
+        (Expected::Skip(reason), _) => Verdict::Skipped(reason.to_owned()),
+        (_, Some((_, reason))) => Verdict::Skipped(reason),
+        (Expected::Pass | Expected::Deviation(_), None) => {
             let mut lab = Lab::new(backend.open(&case.fabric)?);
             let outcome = case.run(&mut lab);
             judge(outcome.map_err(|failure| failure.text().to_owned()), expected)

@@ -5,6 +5,7 @@
 
 mod end;
 mod memory;
+mod namespace;
 mod peer;
 mod refuse;
 mod relay;
@@ -34,11 +35,20 @@ impl Backend for Udp {
         NAME
     }
 
+    fn lacks_here(&self) -> Vec<(Need, String)> {
+        match namespace::enter() {
+            Ok(()) => Vec::new(),
+            Err(reason) => vec![(Need::RawPeerIpv6, reason.clone())],
+        }
+    }
+
     fn open(&self, spec: &FabricSpec) -> Result<Box<dyn Fabric>, OpenError> {
+        // Without one the cases that need it are skipped.
+        let in_namespace = namespace::enter().is_ok();
         let device = loopback()?;
         let open = || UdpEnd::open(&device).map_err(unusable);
         let ends = (0..spec.endpoints).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-        let peer = spec.raw_peer.then(UdpPeer::open).transpose().map_err(unusable)?;
+        let peer = spec.raw_peer.then(|| UdpPeer::open(in_namespace)).transpose().map_err(unusable)?;
         let relay =
             spec.observed.then(|| Relay::open(spec.endpoints, spec.seed)).transpose().map_err(unusable)?;
         Ok(Box::new(UdpFabric { ends, peer, relay, sentinel: None, start: Instant::now() }))
@@ -133,6 +143,7 @@ impl Fabric for UdpFabric {
     fn raw_address(&self, version: IpVersion) -> Result<IpAddr, Unable> {
         match version {
             IpVersion::V4 if self.peer.is_some() => Ok(UdpPeer::ADDRESS.into()),
+            IpVersion::V6 if self.peer.as_ref().is_some_and(UdpPeer::has_ipv6) => Ok(namespace::PEER.into()),
             _ => Err(Unable(version.raw_need())),
         }
     }

@@ -28,7 +28,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         cases.push(Case::new(name, &["IBTA 9.8.2"], body).needs([Need::Faults, Need::Uc]));
     }
     for (name, rules, body) in ROWS {
-        let needs = [Need::Faults, Need::Trace];
+        // A loaded machine may time out besides, which is no mistake.
+        let needs = [Need::Faults, Need::Trace, Need::VirtualTime];
         cases.push(Case::new(format!("faults/rc/{name}"), rules, body).needs(needs));
     }
 }

@@ -174,7 +174,7 @@ impl Script {
                 _ => None,
             });
         }
-        needs.extend(self.steps.iter().filter_map(|(_, step)| need_of(step)));
+        needs.extend(self.steps.iter().filter_map(|(_, step)| need_of(step, version)));
         needs.sort_unstable();
         needs.dedup();
         let title = format!("wire/{name}{}/{version}", variant.suffix());
@@ -185,16 +185,16 @@ impl Script {
 }
 
 /// What a step needs.
-fn need_of(step: &Step) -> Option<Need> {
+fn need_of(step: &Step, version: IpVersion) -> Option<Need> {
     match step {
-        Step::Inject(packet) if packet.1.to_group => Some(Need::Multicast),
+        Step::Inject(packet) if packet.1.to_group => Some(version.group_need()),
         Step::Inject(packet) => {
             let is_false = packet.1.envelope.is_some_and(|envelope| envelope != Envelope::True);
             // A socket has a port.
             (is_false || packet.1.source_port == Some(0)).then_some(Need::RawHeaders)
         }
         Step::Expect(packet, _) => packet.traffic_class.is_some().then_some(Need::RawTrafficClass),
-        Step::Group { .. } => Some(Need::Multicast),
+        Step::Group { .. } => Some(version.group_need()),
         Step::Pass(_) => Some(Need::VirtualTime),
         _ => None,
     }

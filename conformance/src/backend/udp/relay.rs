@@ -7,10 +7,11 @@
 use super::peer;
 use crate::backend::sim::icrc_context;
 use crate::backend::trace::Trace;
+use crate::fabric::IpVersion;
 use ferroce_core::Path;
 use ferroce_emulator::rules::{Script, ScriptRule};
 use ferroce_emulator::{Fabric as Network, FabricConfig};
-use ferroce_wire::icrc::{self, IpContext};
+use ferroce_wire::icrc;
 use ferroce_wire::{ICRC_LEN, Packet, Qpn, ROCE_UDP_PORT};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Instant;
@@ -28,7 +29,7 @@ impl Relay {
     pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 47, 91, 4);
 
     pub(super) fn open(endpoints: usize, seed: u64) -> Result<Relay, String> {
-        let socket = peer::bind(Self::ADDRESS, ROCE_UDP_PORT)
+        let socket = peer::bind(Self::ADDRESS.into(), ROCE_UDP_PORT)
             .map_err(|error| format!("cannot bind {}:{ROCE_UDP_PORT} for faults: {error}", Self::ADDRESS))?;
         let config =
             FabricConfig { seed, endpoints: 0, bare_endpoints: endpoints, ..FabricConfig::default() };
@@ -84,21 +85,20 @@ impl Relay {
 
     /// What has come out of the network for an endpoint goes to its QP.
     fn leave(&mut self, to: usize) -> bool {
-        let host = self.network.endpoint(to);
+        let (host, here) = (self.network.endpoint(to), peer::here(IpVersion::V4));
         let mut moved = false;
         while let Some(datagram) = self.network.network.poll_datagram(host) {
             moved = true;
             let is_sealed = icrc::verify(&icrc_context(&datagram.meta), &datagram.payload).is_ok();
             let mut payload = datagram.payload.to_vec();
             if payload.len() >= ICRC_LEN {
-                let (src, dst) = (Self::ADDRESS.octets(), peer::HERE.octets());
-                icrc::seal(&IpContext::V4 { src, dst, id: 0, source_port: ROCE_UDP_PORT }, &mut payload);
+                icrc::seal(&peer::icrc_context(Self::ADDRESS.into(), here, ROCE_UDP_PORT), &mut payload);
             }
             if let (false, Some(last)) = (is_sealed, payload.last_mut()) {
                 *last ^= 0x5a;
             }
             // What the kernel does not take is lost, as on any wire.
-            let _ = peer::send_from(&self.socket, peer::HERE, datagram.meta.traffic_class, &payload);
+            let _ = peer::send_from(&self.socket, here, datagram.meta.traffic_class, &payload);
         }
         moved
     }
