@@ -35,11 +35,51 @@ fn programs_get_json_or_xml_and_nothing_else() {
     let output = run(&["--backend", "sim", "--filter", FEW, "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["passed"], 9);
+    assert_eq!((&report["failed"], &report["skipped"]), (&0.into(), &0.into()));
     let output = run(&["--backend", "sim", "--filter", FEW, "--format", "junit"]);
-    assert!(
-        stdout(&output).starts_with("<?xml") && stdout(&output).ends_with("</testsuite>\n"),
-        "{output:?}"
-    );
+    assert_eq!(suite(stdout(&output)).cases.len(), 9);
+}
+
+/// What a JUnit report says: the numbers in its head, and how many of its cases are what.
+#[derive(Debug, PartialEq)]
+struct Suite {
+    tests: usize,
+    failures: usize,
+    skipped: usize,
+    cases: Vec<Option<String>>,
+}
+
+/// Reads a report as any XML parser does. Of each case, what it holds besides its name.
+fn suite(xml: &str) -> Suite {
+    let document = roxmltree::Document::parse(xml).unwrap();
+    let root = document.root_element();
+    assert_eq!(root.tag_name().name(), "testsuite");
+    let number = |name| root.attribute(name).unwrap().parse().unwrap();
+    let cases = root.children().filter(roxmltree::Node::is_element).map(|case| {
+        assert_eq!(case.tag_name().name(), "testcase");
+        assert!(case.attribute("classname").is_some() && case.attribute("name").is_some());
+        assert!(case.attribute("time").unwrap().parse::<f64>().is_ok());
+        let inner = case.children().find(roxmltree::Node::is_element);
+        inner.map(|inner| inner.tag_name().name().to_owned())
+    });
+    let cases = cases.collect();
+    Suite { tests: number("tests"), failures: number("failures"), skipped: number("skipped"), cases }
+}
+
+/// Names, rules and reasons of the whole suite, quotes and angle brackets included.
+#[test]
+fn reports_of_everything_can_be_read() {
+    let xml = run(&["--backend", "sim", "--format", "junit"]);
+    let suite = suite(stdout(&xml));
+    let json = run(&["--backend", "sim", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(xml.status.success() && json.status.success());
+    let count = |what: &str| suite.cases.iter().filter(|case| case.as_deref() == Some(what)).count();
+    assert_eq!((suite.failures, suite.skipped), (count("failure"), count("skipped")));
+    assert_eq!((suite.tests, suite.failures), (suite.cases.len(), 0));
+    assert_eq!(report["skipped"], suite.skipped);
+    assert_eq!(report["passed"], suite.tests - suite.skipped);
+    assert!(suite.tests > 2000);
 }
 
 #[test]
