@@ -50,6 +50,8 @@ enum Chore {
     Lint,
     /// Lints, unit tests, and the tests with real applications
     Test,
+    /// Compare captures of the same seeds, byte for byte: two runs each of a debug and of a release build
+    Determinism,
     /// Measure goodput under loss, reordering and incast in virtual time, and write docs/src/goodput.md and its plots
     Goodput {
         /// Write nothing, and fail if what there is is out of date
@@ -92,6 +94,7 @@ fn run(chore: Chore) -> Result<()> {
         }
         Chore::Lint => testing::lint(&workspace),
         Chore::Test => testing::test(&workspace),
+        Chore::Determinism => testing::determinism(&workspace),
         Chore::Goodput { check } => testing::goodput(&workspace, check),
         Chore::Coverage => coverage::run(&workspace),
         Chore::Bench { options } => {

@@ -1,5 +1,6 @@
 //! `make test`, `make lint` and `make bench`: stages that run one after the other and are summed up at the end.
 
+mod determinism;
 mod stage;
 mod tally;
 
@@ -32,9 +33,11 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     stages.push(build);
     if built {
         stages.push(check("fuzzing", || fuzz(workspace)));
+        stages.push(check("determinism", || determinism(workspace)));
         stages.push(tests("application tests", application_tests(workspace)));
     } else {
         stages.push(Stage::skipped("fuzzing", "nothing was built"));
+        stages.push(Stage::skipped("determinism", "nothing was built"));
         stages.push(Stage::skipped("application tests", "nothing was built"));
     }
     conclude(&stages)
@@ -70,6 +73,14 @@ pub fn goodput(workspace: &Workspace, check: bool) -> Result<()> {
         cargo.arg("--check");
     }
     command::run(&mut cargo)
+}
+
+/// The same seed gives the same capture, byte for byte: on two runs, and in both profiles.
+///
+/// # Errors
+/// When it does not, or something does not compile.
+pub fn determinism(workspace: &Workspace) -> Result<()> {
+    determinism::check(workspace)
 }
 
 fn lints(workspace: &Workspace) -> Vec<Stage> {
