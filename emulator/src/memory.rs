@@ -140,6 +140,15 @@ impl Memory for HostMemory {
     fn fetch_add(&self, Place { addr, .. }: Place, add: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| before.wrapping_add(add))
     }
+
+    fn store(&self, Place { addr, .. }: Place, value: u64) -> Result<(), BadAddress> {
+        self.word(addr, |_| value).map(|_| ())
+    }
+
+    /// Everyone sees what was written, and there is no power to lose.
+    fn flush(&self, Place { addr, .. }: Place, length: u64, _persistent: bool) -> Result<(), BadAddress> {
+        self.with(addr, usize::try_from(length).map_err(|_| BadAddress { addr })?, |_| ())
+    }
 }
 
 /// Buffers begin at multiples of this, and at least as much lies between them.

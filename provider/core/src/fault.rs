@@ -24,9 +24,11 @@ pub(crate) enum RequesterFault {
     Local(#[from] SgeFault),
     #[error("the send WR's message of {length} bytes is longer than the {max} this device sends")]
     TooLong { length: u64, max: u32 },
-    #[error("an atomic's answer is 8 bytes but the send WR's list holds {length}")]
+    #[error("an atomic works on 8 bytes but the send WR's list holds {length}")]
     AtomicLength { length: u64 },
-    #[error("the QP was given max_rd_atomic 0, so it can do no READ and no atomic")]
+    #[error(
+        "the QP was given max_rd_atomic 0, so it can do no READ, no atomic, no FLUSH and no atomic write"
+    )]
     NoReadAtomic,
     #[error("the send WR has no address handle, without which a UD QP cannot send")]
     NoAddressHandle,
@@ -143,13 +145,17 @@ pub(crate) enum ResponderFault {
     NotReady { opcode: &'static str, psn: Psn },
     #[error("{opcode} arrived while {expected}")]
     Sequence { opcode: &'static str, expected: &'static str },
-    #[error("{opcode} is not supported by this device")]
-    Unsupported { opcode: &'static str },
+    #[error(
+        "FLUSH with the placement type {placement:#x} and the selectivity {selectivity}, which means nothing"
+    )]
+    FlushType { placement: u8, selectivity: u8 },
     #[error("{opcode} needs the access right {missing:?}, which the QP's qp_access_flags do not give")]
     NotEnabled { opcode: &'static str, missing: AccessFlags },
     #[error("{opcode} on address {va:#x}, which is not a multiple of 8")]
     Misaligned { opcode: &'static str, va: u64 },
-    #[error("{opcode} while {limit} READs and atomics are outstanding, as many as max_dest_rd_atomic allows")]
+    #[error(
+        "{opcode} while {limit} READs, atomics, FLUSHes and atomic writes are outstanding, as many as max_dest_rd_atomic allows"
+    )]
     TooManyReadAtomics { opcode: &'static str, limit: u8 },
     #[error(
         "{opcode} carried {got} bytes but this QP's path MTU is {mtu}: the two ends disagree on the MTU, \
@@ -226,7 +232,7 @@ impl ResponderFault {
         match self {
             ResponderFault::NotReady { .. } => 0x20,
             ResponderFault::Sequence { .. } => 0x21,
-            ResponderFault::Unsupported { .. } => 0x22,
+            ResponderFault::FlushType { .. } => 0x22,
             ResponderFault::NotEnabled { .. } => 0x23,
             ResponderFault::Misaligned { .. } => 0x24,
             ResponderFault::TooManyReadAtomics { .. } => 0x25,

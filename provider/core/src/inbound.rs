@@ -8,7 +8,7 @@ use crate::gather::{Local, scatter, total_length};
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::srq::Srqs;
 use crate::{AccessFlags, Memory, PdId, Place, Srqn, WcFlags, WcOpcode, WcStatus};
-use ferroce_wire::{Opcode, Operation, Packet};
+use ferroce_wire::{Feth, Opcode, Operation, Packet};
 
 /// The receive queue, and the message that is being received.
 #[derive(Default, Debug)]
@@ -250,8 +250,10 @@ impl Inbound {
 }
 
 /// The QP allows the operation (P-17).
-pub(crate) fn check_enabled(ctx: &Context<'_>, opcode: Opcode) -> Result<(), ResponderFault> {
-    let missing = needed_access(opcode).difference(ctx.attr.access);
+pub(crate) fn check_enabled(ctx: &Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
+    let opcode = packet.opcode();
+    let needed = packet.feth().map_or(needed_access(opcode), flush_access);
+    let missing = needed.difference(ctx.attr.access);
     if missing.is_empty() {
         Ok(())
     } else {
@@ -262,6 +264,8 @@ pub(crate) fn check_enabled(ctx: &Context<'_>, opcode: Opcode) -> Result<(), Res
 /// The R_Key, once for the whole message (P-18). Zero bytes need no key; the key table sees to that.
 pub(crate) fn check_rkey(ctx: &Context<'_>, packet: &Packet<'_>, pd: PdId) -> Result<(), ResponderFault> {
     let (va, rkey, length) = match (packet.reth(), packet.atomic_eth()) {
+        // What a FLUSH reaches is its own affair, and is looked up when it is executed.
+        _ if packet.feth().is_some() => return Ok(()),
         (Some(reth), _) => (reth.va(), reth.rkey(), reth.dma_length()),
         (_, Some(atomic)) => (atomic.va(), atomic.rkey(), ATOMIC_LEN),
         _ => return Ok(()),
@@ -296,11 +300,19 @@ pub(crate) fn check_max(ctx: &Context<'_>, opcode: &'static str, length: u64) ->
 /// The right that an operation needs, of the QP and of the region.
 fn needed_access(opcode: Opcode) -> AccessFlags {
     match opcode.operation() {
-        Operation::Write => AccessFlags::REMOTE_WRITE,
+        Operation::Write | Operation::AtomicWrite => AccessFlags::REMOTE_WRITE,
         Operation::ReadRequest | Operation::ReadResponse => AccessFlags::REMOTE_READ,
         Operation::CompareSwap | Operation::FetchAdd => AccessFlags::REMOTE_ATOMIC,
         _ => AccessFlags::empty(),
     }
+}
+
+/// The rights that a FLUSH needs.
+pub(crate) fn flush_access(feth: &Feth) -> AccessFlags {
+    let mut needed = AccessFlags::empty();
+    needed.set(AccessFlags::FLUSH_GLOBAL, feth.global_visibility());
+    needed.set(AccessFlags::FLUSH_PERSISTENT, feth.persistence());
+    needed
 }
 
 /// Bytes of an atomic's operand, and its alignment.

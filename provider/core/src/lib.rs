@@ -66,7 +66,7 @@ pub use snapshot::{QpSnapshot, RequesterSnapshot, ResponderSnapshot};
 pub use srq::{CreateSrqError, DestroySrqError, MAX_SRQS, SrqInit, Srqn, UnknownSrq, XrcSrq};
 pub use state::ModifyQpError;
 pub use timers::Deadlines;
-pub use work::{Payload, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
+pub use work::{Flush, FlushPlacement, Payload, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge};
 pub use xrc::XrcdId;
 
 /// Time in nanoseconds since a moment of the caller's choice; never runs backwards.

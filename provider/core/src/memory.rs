@@ -42,6 +42,11 @@ pub trait Memory {
     fn compare_swap(&self, place: Place, compare: u64, swap: u64) -> Result<u64, BadAddress>;
     /// Atomically adds `add`, wrapping, to the u64 (host byte order) at the 8-aligned `place`; the value before.
     fn fetch_add(&self, place: Place, add: u64) -> Result<u64, BadAddress>;
+    /// Atomically writes the u64 (host byte order) at the 8-aligned `place`.
+    fn store(&self, place: Place, value: u64) -> Result<(), BadAddress>;
+    /// Returns when everyone sees what was written to `length` bytes at `place`, and, if `persistent`, when it survives a
+    /// loss of power as far as what is behind the memory can do that.
+    fn flush(&self, place: Place, length: u64, persistent: bool) -> Result<(), BadAddress>;
 }
 
 impl Place {

@@ -7,7 +7,7 @@ use crate::{Dcqcn, Type2};
 pub struct Profile {
     /// Longest message in bytes (`max_msg_sz`). At an MTU of 256 a longer READ would not fit the PSN window.
     pub max_message: u32,
-    /// Most READs and atomics outstanding on a QP, in either direction.
+    /// Most READs, atomics, FLUSHes and atomic writes outstanding on a QP, in either direction.
     pub max_rd_atomic: u8,
     /// Most request packets of one QP in flight; READ requests do not count.
     pub window_packets: u32,

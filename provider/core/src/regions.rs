@@ -252,7 +252,29 @@ impl Regions {
                 check_rights(rkey, region.access, need)?;
                 Ok(region.place_of(va, length.into())?)
             }
-            Entry::Window(window) => self.check_window(window, user, rkey, va, length, need),
+            Entry::Window(window) => Ok(self.check_window(window, user, rkey, Some((va, length)), need)?.0),
+        }
+    }
+
+    /// Checks a peer's FLUSH of the bytes of `range`, address and length, or of all that the key covers; where they are, and
+    /// how many. Unlike other accesses, that of no bytes needs a key, too.
+    pub fn check_flush(
+        &self,
+        user: KeyUser,
+        rkey: u32,
+        range: Option<(u64, u32)>,
+        need: AccessFlags,
+    ) -> Result<(Place, u64), RemoteFault> {
+        match &self.slot(rkey)?.entry {
+            Entry::Vacant => Err(KeyFault::Unknown { key: rkey }.into()),
+            Entry::Region(region) => {
+                check_pd(rkey, region.pd, user.pd)?;
+                check_rights(rkey, region.access, need)?;
+                let (va, length) =
+                    range.map_or((region.iova, region.length), |(va, length)| (va, length.into()));
+                Ok((region.place_of(va, length)?, length))
+            }
+            Entry::Window(window) => self.check_window(window, user, rkey, range, need),
         }
     }
 
@@ -339,10 +361,6 @@ impl Region {
         if !unknown.is_empty() {
             return Err(RegisterError::UnknownAccess { bits: unknown.bits() });
         }
-        let unsupported = access.difference(SUPPORTED_ACCESS);
-        if !unsupported.is_empty() {
-            return Err(RegisterError::UnsupportedAccess { access: unsupported });
-        }
         let remote_change = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
         if access.intersects(remote_change) && !access.contains(AccessFlags::LOCAL_WRITE) {
             return Err(RegisterError::NeedsLocalWrite { access });
@@ -385,13 +403,3 @@ fn offset_in(start: u64, size: u64, va: u64, length: u64) -> Result<u64, RangeFa
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`.
 const OPTIONAL_ACCESS: u32 = 0x3ff0_0000;
-
-/// What a region can be registered with. A device that does not report FLUSH refuses its bits.
-const SUPPORTED_ACCESS: AccessFlags = AccessFlags::LOCAL_WRITE
-    .union(AccessFlags::REMOTE_WRITE)
-    .union(AccessFlags::REMOTE_READ)
-    .union(AccessFlags::REMOTE_ATOMIC)
-    .union(AccessFlags::MW_BIND)
-    .union(AccessFlags::ZERO_BASED)
-    .union(AccessFlags::ON_DEMAND)
-    .union(AccessFlags::HUGETLB);

@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::fault::{RequesterFault, SgeFault};
 use crate::gather::gather;
 use crate::send_queue::Wqe;
-use crate::{Memory, Payload, Remote, SendFlags, SendOp};
-use ferroce_wire::{Opcode, PacketHeader, Position, Psn, Qpn};
+use crate::{Flush, FlushPlacement, Memory, Payload, Remote, SendFlags, SendOp};
+use ferroce_wire::{Feth, FlushSelectivity, Opcode, PacketHeader, Position, Psn, Qpn};
 
 /// One request packet of a WQE.
 pub(crate) struct Shape {
@@ -38,7 +38,8 @@ impl Shape {
             (false, true) => Position::Last,
             (false, false) => Position::Middle,
         };
-        let payload_len = if wqe.is_atomic() { 0 } else { (wqe.length - offset).min(u64::from(mtu)) as u32 };
+        let is_empty = wqe.is_atomic() || wqe.is_flush();
+        let payload_len = if is_empty { 0 } else { (wqe.length - offset).min(u64::from(mtu)) as u32 };
         Shape { opcode: opcode(&wqe.wr.op, position), offset, payload_len, psns: 1, ends }
     }
 
@@ -58,6 +59,17 @@ impl Shape {
             SendOp::Read { va, rkey } => {
                 header.reth(va.wrapping_add(self.offset), rkey, (wqe.length - self.offset) as u32)
             }
+            SendOp::Flush { va, rkey, flush: Flush { placement, length } } => {
+                let [global, persistent] =
+                    [FlushPlacement::GLOBAL, FlushPlacement::PERSISTENT].map(|kind| placement.contains(kind));
+                let selectivity = match length {
+                    Some(_) => FlushSelectivity::Range,
+                    None => FlushSelectivity::MemoryRegion,
+                };
+                let feth = Feth::new(selectivity, global, persistent);
+                header.feth(feth).reth(va, rkey, length.unwrap_or(0))
+            }
+            SendOp::AtomicWrite { va, rkey } => header.reth(va, rkey, wqe.length as u32),
             SendOp::CompareSwap { va, rkey, compare, swap } => header.atomic_eth(va, rkey, swap, compare),
             SendOp::FetchAdd { va, rkey, add } => header.atomic_eth(va, rkey, add, 0),
         }
@@ -125,6 +137,8 @@ pub(crate) fn opcode(op: &SendOp, position: Position) -> Opcode {
             Opcode::RC_WRITE_ONLY_IMM,
         ],
         SendOp::Read { .. } => [Opcode::RC_READ_REQUEST; 4],
+        SendOp::Flush { .. } => [Opcode::RC_FLUSH; 4],
+        SendOp::AtomicWrite { .. } => [Opcode::RC_ATOMIC_WRITE; 4],
         SendOp::CompareSwap { .. } => [Opcode::RC_COMPARE_SWAP; 4],
         SendOp::FetchAdd { .. } => [Opcode::RC_FETCH_ADD; 4],
     };
@@ -148,7 +162,10 @@ pub(crate) fn execute_local(ctx: &mut Context<'_>, op: &SendOp) -> Result<bool, 
 
 /// Checks a WQE's length; the PSNs it takes.
 pub(crate) fn check_length(ctx: &Context<'_>, wqe: &Wqe) -> Result<u32, RequesterFault> {
-    if wqe.is_atomic() {
+    if wqe.is_flush() {
+        return Ok(1);
+    }
+    if wqe.is_atomic() || matches!(wqe.wr.op, SendOp::AtomicWrite { .. }) {
         let length = wqe.length;
         return if length == 8 { Ok(1) } else { Err(RequesterFault::AtomicLength { length }) };
     }

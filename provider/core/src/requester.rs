@@ -35,7 +35,7 @@ pub(crate) struct Requester {
     unacked: Psn,
     next: Psn,
     high: Psn,
-    /// READs and atomics begun and not complete.
+    /// READs and others with responses of their own that were begun and are not complete.
     reads_outstanding: u32,
     /// SEND and WRITE packets between `unacked` and `next`.
     in_flight: u32,

@@ -7,6 +7,7 @@
 mod answers;
 mod duplicates;
 mod hold;
+mod placement;
 mod replay;
 mod steps;
 

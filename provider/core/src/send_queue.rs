@@ -49,8 +49,8 @@ impl Wqe {
     }
 
     /// Whether it is completed by its own response, and not by an acknowledgement.
-    pub(crate) fn is_read_or_atomic(&self) -> bool {
-        self.is_read() || self.is_atomic()
+    pub(crate) fn has_response(&self) -> bool {
+        self.is_read() || self.is_atomic() || self.is_placement()
     }
 
     pub(crate) fn is_read(&self) -> bool {
@@ -59,6 +59,15 @@ impl Wqe {
 
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(self.wr.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
+    }
+
+    /// Whether it is one of the memory placement extensions, which are answered like a READ of no bytes (W-53, W-54).
+    pub(crate) fn is_placement(&self) -> bool {
+        self.is_flush() || matches!(self.wr.op, SendOp::AtomicWrite { .. })
+    }
+
+    pub(crate) fn is_flush(&self) -> bool {
+        matches!(self.wr.op, SendOp::Flush { .. })
     }
 
     /// Whether its success makes a completion.
@@ -92,7 +101,8 @@ impl SendQueue {
             self.silent += 1;
             return Some(wqe);
         }
-        let byte_len = if wqe.is_read_or_atomic() { wqe.length as u32 } else { 0 };
+        let brings = wqe.is_read() || wqe.is_atomic();
+        let byte_len = if brings { wqe.length as u32 } else { 0 };
         self.finish(ctx, WorkDone { byte_len, ..done(&wqe, WcStatus::Success) });
         Some(wqe)
     }
@@ -211,6 +221,8 @@ fn wc_opcode(op: &SendOp) -> WcOpcode {
         SendOp::Read { .. } => WcOpcode::RdmaRead,
         SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
         SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+        SendOp::Flush { .. } => WcOpcode::Flush,
+        SendOp::AtomicWrite { .. } => WcOpcode::AtomicWrite,
         SendOp::LocalInv { .. } => WcOpcode::LocalInv,
         SendOp::BindMw { .. } => WcOpcode::BindMw,
     }

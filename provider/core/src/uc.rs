@@ -102,7 +102,7 @@ impl Responder {
     ) -> Result<(), ResponderFault> {
         let pd = ctx.init.pd;
         self.inbound.check_opcode_sequence(packet.opcode())?;
-        check_enabled(ctx, packet.opcode())?;
+        check_enabled(ctx, packet)?;
         self.inbound.check_receive(ctx, packet, ctx.init.srq)?;
         self.inbound.check_length(ctx, packet)?;
         check_rkey(ctx, packet, pd)?;

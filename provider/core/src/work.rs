@@ -10,7 +10,7 @@ bitflags::bitflags! {
     /// Flags of a send work request (`ibv_post_send(3)`); the bits are those of `enum ibv_send_flags`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct SendFlags: u32 {
-        /// Wait for all READs and atomics before it (IBTA 10.8.3.3).
+        /// Wait for all READs, atomics, FLUSHes and atomic writes before it (IBTA 10.8.3.3).
         const FENCE = 1;
         /// Make a completion when it succeeds.
         const SIGNALED = 2;
@@ -45,7 +45,7 @@ pub enum Payload {
 
 /// The operation of a send work request.
 ///
-/// `va` is the remote virtual address and `rkey` the key that covers it (or the key to invalidate); `imm` is
+/// `va` is the remote virtual address and `rkey` the key that covers it (or the key to invalidate or to bind); `imm` is
 /// immediate data as it stands on the wire, big-endian; `compare`, `swap` and `add` are in host byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields are documented once, above")]
@@ -66,10 +66,34 @@ pub enum SendOp {
     CompareSwap { va: u64, rkey: u32, compare: u64, swap: u64 },
     /// 64-bit fetch and add.
     FetchAdd { va: u64, rkey: u32, add: u64 },
+    /// RDMA FLUSH of what earlier requests of the connection wrote (Annex A19).
+    Flush { va: u64, rkey: u32, flush: Flush },
+    /// Atomic write of the payload's 8 bytes to an aligned address (Annex A19).
+    AtomicWrite { va: u64, rkey: u32 },
     /// Invalidate a local key.
     LocalInv { rkey: u32 },
     /// Bind the memory window whose number `rkey` has, and give it this R_Key.
     BindMw { rkey: u32, bind: MwBind },
+}
+
+/// What a FLUSH is to reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flush {
+    /// How far; at least one.
+    pub placement: FlushPlacement,
+    /// Bytes from the address on; `None`: all that the key covers.
+    pub length: Option<u32>,
+}
+
+bitflags::bitflags! {
+    /// How far a FLUSH pushes data; the bits are those of `enum ibv_placement_type`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct FlushPlacement: u8 {
+        /// Everyone on the responder's host sees it.
+        const GLOBAL = 1;
+        /// It survives a loss of power.
+        const PERSISTENT = 2;
+    }
 }
 
 impl SendOp {
@@ -84,6 +108,8 @@ impl SendOp {
             SendOp::Read { .. } => "RDMA READ",
             SendOp::CompareSwap { .. } => "compare and swap",
             SendOp::FetchAdd { .. } => "fetch and add",
+            SendOp::Flush { .. } => "RDMA FLUSH",
+            SendOp::AtomicWrite { .. } => "atomic write",
             SendOp::LocalInv { .. } => "local invalidate",
             SendOp::BindMw { .. } => "bind memory window",
         }

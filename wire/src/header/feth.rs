@@ -78,7 +78,8 @@ impl FlushSelectivity {
         }
     }
 
-    const fn as_u8(self) -> u8 {
+    /// The value of the field.
+    pub const fn as_u8(self) -> u8 {
         match self {
             FlushSelectivity::Range => 0,
             FlushSelectivity::MemoryRegion => 1,

@@ -20,12 +20,6 @@ pub enum RegisterError {
         /// Those bits.
         bits: u32,
     },
-    /// Rights for features that the device does not report.
-    #[error("this device does not support {access:?}; its capabilities do not report it")]
-    UnsupportedAccess {
-        /// Those rights.
-        access: AccessFlags,
-    },
     /// A peer may change the memory, but the device itself may not.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE too, and the access flags are {access:?}")]
     NeedsLocalWrite {

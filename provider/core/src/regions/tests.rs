@@ -145,9 +145,6 @@ fn rights_that_contradict_or_mean_nothing_are_refused() {
     for bit in 20..30 {
         assert_eq!(register(AccessFlags::from_bits_retain(1 << bit)), Ok(()), "optional bit {bit}");
     }
-    for access in [AccessFlags::FLUSH_GLOBAL, AccessFlags::FLUSH_PERSISTENT] {
-        assert_eq!(register(access), Err(RegisterError::UnsupportedAccess { access }));
-    }
     assert_eq!(register(AccessFlags::empty()), Ok(()));
     assert_eq!(register(ALL_RIGHTS | AccessFlags::MW_BIND | AccessFlags::HUGETLB), Ok(()));
 }

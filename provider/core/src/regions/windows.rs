@@ -208,24 +208,24 @@ impl Regions {
         }
     }
 
-    /// Checks a peer's use of a window, as [`Regions::check_remote`] does.
+    /// Checks a peer's use of a range of a window, or of all of it, as [`Regions::check_flush`] does.
     pub(super) fn check_window(
         &self,
         window: &Window,
         user: KeyUser,
         rkey: u32,
-        va: u64,
-        length: u32,
+        range: Option<(u64, u32)>,
         need: AccessFlags,
-    ) -> Result<Place, RemoteFault> {
+    ) -> Result<(Place, u64), RemoteFault> {
         check_pd(rkey, window.pd, user.pd)?;
         let unbound = KeyFault::Unbound { key: rkey };
         let bound = window.bound.ok_or(unbound)?;
         let region = self.region(bound.lkey).map_err(|_| unbound)?;
         bound.check_qp(user, rkey)?;
         check_rights(rkey, bound.access, need)?;
-        let offset = offset_in(bound.start, bound.length, va, length.into())?;
-        Ok(region.place(bound.offset + offset))
+        let (va, length) = range.map_or((bound.start, bound.length), |(va, length)| (va, length.into()));
+        let offset = offset_in(bound.start, bound.length, va, length)?;
+        Ok((region.place(bound.offset + offset), length))
     }
 
     /// Where the window is whose number `rkey` has.

@@ -72,7 +72,7 @@ impl Requester {
         if ctx.attr.qp_state != QpState::Rts {
             return Ok(Begin::Wait);
         }
-        // a fence waits for READs and atomics alone.
+        // a fence waits for what has responses of its own, and for nothing else.
         if wqe.wr.flags.contains(SendFlags::FENCE) && self.reads_outstanding > 0 {
             return Ok(Begin::Wait);
         }
@@ -81,7 +81,7 @@ impl Requester {
             let op = wqe.wr.op;
             return self.execute(ctx, &op);
         }
-        if wqe.is_read_or_atomic() {
+        if wqe.has_response() {
             if ctx.attr.max_rd_atomic == 0 {
                 return Err(RequesterFault::NoReadAtomic);
             }
@@ -98,7 +98,7 @@ impl Requester {
         if let (Payload::Sges(sges), true) = (&wqe.wr.payload, psns > 1 && !wqe.is_read()) {
             check_readable(ctx.local(sges))?;
         }
-        self.reads_outstanding += u32::from(wqe.is_read_or_atomic());
+        self.reads_outstanding += u32::from(wqe.has_response());
         let first_psn = self.next;
         if let Some(wqe) = self.queue.get_mut(sequence) {
             wqe.first_psn = first_psn;
@@ -132,7 +132,7 @@ impl Requester {
         sink: &mut S,
     ) -> Result<Sent, SgeFault> {
         let Some(wqe) = self.queue.get(self.cursor) else { return Ok(Sent::Nothing) };
-        let counts = !wqe.is_read_or_atomic();
+        let counts = !wqe.has_response();
         if counts && (self.on_their_way() >= self.window.size() || self.has_filled_span()) {
             return Ok(Sent::Nothing);
         }

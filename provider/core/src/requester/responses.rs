@@ -91,7 +91,7 @@ impl Requester {
             if !wqe.first_psn.is_before(end) {
                 break;
             }
-            if wqe.is_read_or_atomic() {
+            if wqe.has_response() {
                 // A READ that has answers up to `end` is not in want of any.
                 reached = if self.unacked.is_before(end) { Reached::Unanswered } else { Reached::All };
                 break;
@@ -186,12 +186,14 @@ impl Requester {
             0 => opcode.starts_message(),
             _ => !opcode.starts_message() || wqe.repeated,
         };
-        if !wqe.is_read() || opcode.ends_message() != last || !begins_rightly {
+        let is_expected = wqe.is_read() || wqe.is_placement();
+        if !is_expected || opcode.ends_message() != last || !begins_rightly {
             return Err(bad(psn, BadResponse::Opcode { opcode: opcode.name() }));
         }
         check_syndrome(packet)?;
         let offset = u64::from(index) * u64::from(ctx.mtu());
-        let expected = (wqe.length - offset).min(u64::from(ctx.mtu())) as usize;
+        let length = if wqe.is_read() { wqe.length } else { 0 };
+        let expected = (length - offset).min(u64::from(ctx.mtu())) as usize;
         let got = packet.payload().len();
         if got != expected {
             return Err(bad(psn, BadResponse::Length { opcode: opcode.name(), got, expected }));
@@ -220,7 +222,7 @@ impl Requester {
     /// Takes the oldest WQE off the queue as done.
     pub(super) fn complete_oldest(&mut self, ctx: &mut Context<'_>) {
         let Some(wqe) = self.queue.complete_oldest(ctx) else { return };
-        self.reads_outstanding -= u32::from(wqe.is_read_or_atomic());
+        self.reads_outstanding -= u32::from(wqe.has_response());
         // A WQE that was acknowledged while it was to be sent again needs no further sending.
         self.cursor = self.cursor.max(self.queue.head());
     }

@@ -123,6 +123,12 @@ fn send_response<S: TransmitSink>(
                 .atomic_ack_eth(original);
             ctx.send(sink, &header, 0, |_, _| Ok(()))
         }
+        Kind::Placement { .. } => {
+            let header = ctx
+                .header(Opcode::RC_READ_RESP_ONLY, ctx.attr.dest_qpn, psn)
+                .aeth(Syndrome::ACK, resource.msn);
+            ctx.send(sink, &header, 0, |_, _| Ok(()))
+        }
         Kind::Read { pd, va, rkey, .. } => {
             let offset = span.next * ctx.mtu();
             let length = (span.end_byte - offset).min(ctx.mtu());
@@ -149,7 +155,7 @@ fn send_response<S: TransmitSink>(
 /// The packet, counted from the resource's first, after the last one of an answer.
 fn end_packet(ctx: &Context<'_>, resource: &Resource, span: Span) -> u32 {
     match resource.kind {
-        Kind::Atomic { .. } => 1,
+        Kind::Atomic { .. } | Kind::Placement { .. } => 1,
         Kind::Read { .. } => span.end_byte.div_ceil(ctx.mtu()).max(span.start + 1),
     }
 }

@@ -18,12 +18,14 @@ impl Responder {
                 // much.
                 self.answer.get_or_insert(Answer::Ack);
             }
-            Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd => {
-                match self.find_again(ctx, packet) {
-                    Some(span) => self.replay.answer_again(psn, span),
-                    None => ctx.count(Counter::DropDuplicate),
-                }
-            }
+            Operation::ReadRequest
+            | Operation::CompareSwap
+            | Operation::FetchAdd
+            | Operation::Flush
+            | Operation::AtomicWrite => match self.find_again(ctx, packet) {
+                Some(span) => self.replay.answer_again(psn, span),
+                None => ctx.count(Counter::DropDuplicate),
+            },
             _ => ctx.count(Counter::DropDuplicate),
         }
     }
@@ -41,6 +43,11 @@ impl Responder {
                 let same = reth.rkey() == rkey && reth.va() == va.wrapping_add(u64::from(skipped));
                 let end_byte = skipped.checked_add(reth.dma_length())?;
                 (same && end_byte <= length).then_some(Span { start, next: start, end_byte })
+            }
+            Kind::Placement { va, rkey, opcode } => {
+                let reth = packet.reth()?;
+                let same = packet.opcode().as_u8() == opcode && reth.rkey() == rkey && reth.va() == va;
+                same.then_some(Span { start: 0, next: 0, end_byte: 0 })
             }
             Kind::Atomic { va, rkey, opcode, .. } => {
                 let atomic = packet.atomic_eth()?;

@@ -1,4 +1,4 @@
-//! The responder's memory of READs and atomics: those being answered, and those that may have to be answered
+//! The responder's memory of requests with answers of their own (READs, atomics, FLUSHes, atomic writes): those being answered, and those that may have to be answered
 //! again.
 //!
 //! Exactly the newest `max_dest_rd_atomic` requests are kept (P-14), in PSN order. A requester that keeps to the
@@ -8,7 +8,7 @@ use crate::PdId;
 use ferroce_wire::Psn;
 use std::collections::VecDeque;
 
-/// A READ or atomic that was executed, or is being answered.
+/// A request that was executed, or is being answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
     pub(super) first_psn: Psn,
@@ -28,6 +28,8 @@ pub(super) struct Resource {
 pub(super) enum Kind {
     /// A READ of `length` bytes.
     Read { pd: PdId, va: u64, rkey: u32, length: u32 },
+    /// A FLUSH or an atomic write.
+    Placement { va: u64, rkey: u32, opcode: u8 },
     /// An atomic, with the value that was there before it.
     Atomic { va: u64, rkey: u32, opcode: u8, original: u64 },
 }

@@ -1,8 +1,8 @@
 //! The steps of a request, in order. Each lets the request through or ends in a fault.
 
-use super::Responder;
 use super::answers::Answer;
 use super::replay::{Kind, Resource, Span};
+use super::{Responder, placement};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::fault::ResponderFault;
@@ -115,15 +115,16 @@ impl Responder {
         match opcode.operation() {
             Operation::Send | Operation::Write => self.execute_message(ctx, packet, pd, memory)?,
             Operation::ReadRequest => self.execute_read(ctx, packet, pd),
+            Operation::Flush | Operation::AtomicWrite => self.execute_placement(ctx, packet, pd, memory)?,
             _ => self.execute_atomic(ctx, packet, pd, memory)?,
         }
         self.acknowledge(ctx, packet);
         Ok(())
     }
 
-    /// Step 8: an ACK, if the packet asks for one. READs and atomics have answers of their own.
+    /// Step 8: an ACK, if the packet asks for one, unless the request has an answer of its own.
     fn acknowledge(&mut self, ctx: &mut Context<'_>, packet: &Packet<'_>) {
-        if !packet.bth().ack_req() || is_read_or_atomic(packet.opcode()) {
+        if !packet.bth().ack_req() || has_response(packet.opcode()) {
             return;
         }
         match self.answer {
@@ -141,7 +142,7 @@ impl Responder {
     ) -> Result<(), ResponderFault> {
         let opcode = packet.opcode();
         self.inbound.check_receive(ctx, packet, srq)?;
-        if is_read_or_atomic(opcode) {
+        if has_response(opcode) {
             let limit = ctx.attr.max_dest_rd_atomic;
             if !self.replay.has_room(usize::from(limit)) {
                 return Err(ResponderFault::TooManyReadAtomics { opcode: opcode.name(), limit });
@@ -157,6 +158,7 @@ impl Responder {
             (Operation::ReadRequest, Some(reth)) => {
                 check_max(ctx, packet.opcode().name(), reth.dma_length().into())
             }
+            (Operation::AtomicWrite, Some(reth)) => placement::check_length(packet, reth),
             _ => Ok(()),
         }
     }
@@ -209,8 +211,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Keeps a READ or atomic to be answered, and counts it as a message (P-8).
-    fn keep(&mut self, ctx: &Context<'_>, psns: u32, kind: Kind, end_byte: u32) {
+    /// Keeps a request to be answered, and counts it as a message (P-8).
+    pub(super) fn keep(&mut self, ctx: &Context<'_>, psns: u32, kind: Kind, end_byte: u32) {
         let first_psn = self.expected;
         self.count_message();
         let answer = Some(Span { start: 0, next: 0, end_byte });
@@ -232,20 +234,30 @@ impl Responder {
 /// Step 3: the device does the operation, the QP allows it (P-17), an atomic's address is aligned (P-19).
 fn check_operation(ctx: &Context<'_>, packet: &Packet<'_>) -> Result<(), ResponderFault> {
     let opcode = packet.opcode();
-    if matches!(opcode.operation(), Operation::Flush | Operation::AtomicWrite) {
-        return Err(ResponderFault::Unsupported { opcode: opcode.name() });
-    }
-    check_enabled(ctx, opcode)?;
-    match packet.atomic_eth() {
-        Some(atomic) if !atomic.va().is_multiple_of(u64::from(ATOMIC_LEN)) => {
-            Err(ResponderFault::Misaligned { opcode: opcode.name(), va: atomic.va() })
+    placement::check_flush_type(packet)?;
+    check_enabled(ctx, packet)?;
+    let word = match (opcode.operation(), packet.reth()) {
+        (Operation::AtomicWrite, Some(reth)) => Some(reth.va()),
+        _ => packet.atomic_eth().map(|atomic| atomic.va()),
+    };
+    match word {
+        Some(va) if !va.is_multiple_of(u64::from(ATOMIC_LEN)) => {
+            Err(ResponderFault::Misaligned { opcode: opcode.name(), va })
         }
         _ => Ok(()),
     }
 }
 
-fn is_read_or_atomic(opcode: Opcode) -> bool {
-    matches!(opcode.operation(), Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd)
+/// Whether it has an answer of its own.
+fn has_response(opcode: Opcode) -> bool {
+    matches!(
+        opcode.operation(),
+        Operation::ReadRequest
+            | Operation::CompareSwap
+            | Operation::FetchAdd
+            | Operation::Flush
+            | Operation::AtomicWrite
+    )
 }
 
 /// MSNs count in 24 bits.

@@ -6,13 +6,20 @@ use std::cell::RefCell;
 /// Bytes at the addresses from [`Arena::BASE`] on.
 pub struct Arena {
     bytes: RefCell<Vec<u8>>,
+    /// What was flushed: offset, length, and whether to persistence.
+    flushed: RefCell<Vec<(u64, u64, bool)>>,
 }
 
 impl Arena {
     pub const BASE: u64 = 0x7f00_0000_0000;
 
     pub fn new(len: usize) -> Arena {
-        Arena { bytes: RefCell::new(vec![0; len]) }
+        Arena { bytes: RefCell::new(vec![0; len]), flushed: RefCell::default() }
+    }
+
+    /// Takes what was flushed.
+    pub fn flushed(&self) -> Vec<(u64, u64, bool)> {
+        self.flushed.take()
     }
 
     pub fn len(&self) -> usize {
@@ -65,5 +72,15 @@ impl Memory for Arena {
 
     fn fetch_add(&self, Place { addr, .. }: Place, add: u64) -> Result<u64, BadAddress> {
         self.word(addr, |before| before.wrapping_add(add))
+    }
+
+    fn store(&self, Place { addr, .. }: Place, value: u64) -> Result<(), BadAddress> {
+        self.word(addr, |_| value).map(|_| ())
+    }
+
+    fn flush(&self, Place { addr, .. }: Place, length: u64, persistent: bool) -> Result<(), BadAddress> {
+        self.range(addr, length as usize)?;
+        self.flushed.borrow_mut().push((addr - Self::BASE, length, persistent));
+        Ok(())
     }
 }

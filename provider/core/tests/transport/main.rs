@@ -13,6 +13,7 @@ mod dcqcn;
 mod loss;
 mod noise;
 mod operations;
+mod placement;
 mod requester;
 mod responder;
 mod scheduling;

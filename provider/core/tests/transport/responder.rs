@@ -270,15 +270,6 @@ fn opcodes_out_of_sequence_are_refused() {
 }
 
 #[test]
-fn operations_the_device_lacks_are_refused() {
-    for opcode in [Opcode::RC_FLUSH, Opcode::RC_ATOMIC_WRITE] {
-        let mut solo = Solo::new();
-        let len = if opcode == Opcode::RC_FLUSH { 0 } else { 8 };
-        solo.rx(write_only(0, 0, 0, len).opcode(opcode)).tx(nak(0, 0, NakCode::InvalidRequest)).idle();
-    }
-}
-
-#[test]
 fn packets_of_a_wrong_length_are_refused() {
     let rkey = Solo::new().rkey();
     let cases: [(&[Shot], Shot, &str); 11] = [
