@@ -289,6 +289,7 @@ unsafe fn send_op(wr: &IbvSendWr) -> Result<SendOp, Errno> {
             unsafe { mw::bind_op(bind.mw, bind.rkey, &bind.bind_info) }?
         }
         9 => SendOp::SendInv { rkey: wr.imm_data },
+        15 => SendOp::AtomicWrite { va, rkey },
         _ => return Err(refused(PostCause::OpNotSupported("an operation that the device does not have"))),
     })
 }

@@ -11,7 +11,9 @@ use crate::pointer;
 use crate::post::{append, converted, refused};
 use crate::qp::QpObject;
 use ferroce::check_inline;
-use ferroce::core::{MwBind, Payload, QpCaps, QpType, Remote, SendFlags, SendOp, SendWr, Sge, Srqn};
+use ferroce::core::{
+    Flush, FlushPlacement, MwBind, Payload, QpCaps, QpType, Remote, SendFlags, SendOp, SendWr, Sge, Srqn,
+};
 use ferroce_ibverbs_layout::{IbvAh, IbvDataBuf, IbvMw, IbvMwBindInfo, IbvQp, IbvQpEx, IbvSge};
 use ferroce_wire::Qpn;
 use libc::{c_int, c_void};
@@ -279,15 +281,47 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut IbvQpEx, remote_srqn: u32) {
     unsafe { set_remote(qp, |_| Ok(Remote::Srq(Srqn::new(remote_srqn)))) };
 }
 
-unsafe extern "C" fn wr_atomic_write(qp: *mut IbvQpEx, _: u32, _: u64, _: *const c_void) {
+/// The 8 bytes are copied now, as inline data is.
+unsafe extern "C" fn wr_atomic_write(qp: *mut IbvQpEx, rkey: u32, va: u64, atomic_wr: *const c_void) {
+    // SAFETY: the C contract: 8 bytes, at any address.
+    let word = unsafe { pointer::read_unaligned(atomic_wr.cast::<[u8; 8]>()) };
     // SAFETY: the C contract.
-    unsafe { add_refused(qp, Errno::UNSUPPORTED) };
+    unsafe { add(qp, WITH_ATOMIC_WRITE, SendOp::AtomicWrite { va, rkey }) };
+    // SAFETY: the C contract.
+    unsafe { set_payload(qp, |_| Ok(Payload::Inline(SmallVec::from_slice(&word?)))) };
 }
 
-unsafe extern "C" fn wr_flush(qp: *mut IbvQpEx, _: u32, _: u64, _: usize, _: u8, _: u8) {
-    // SAFETY: the C contract.
-    unsafe { add_refused(qp, Errno::UNSUPPORTED) };
+unsafe extern "C" fn wr_flush(
+    qp: *mut IbvQpEx,
+    rkey: u32,
+    va: u64,
+    length: usize,
+    placement_type: u8,
+    selectivity_level: u8,
+) {
+    match flush(length, placement_type, selectivity_level) {
+        // SAFETY: the C contract.
+        Ok(flush) => unsafe { add(qp, WITH_FLUSH, SendOp::Flush { va, rkey, flush }) },
+        // SAFETY: the C contract.
+        Err(errno) => unsafe { add_refused(qp, errno) },
+    }
 }
+
+/// From `enum ibv_placement_type` and `enum ibv_selectivity_level`.
+fn flush(length: usize, placement_type: u8, selectivity_level: u8) -> Result<Flush, Errno> {
+    let placement = FlushPlacement::from_bits(placement_type).ok_or(Errno::INVALID)?;
+    let length = match selectivity_level {
+        SELECTIVITY_RANGE => Some(u32::try_from(length).map_err(|_| Errno::INVALID)?),
+        SELECTIVITY_MR => None,
+        _ => return Err(Errno::INVALID),
+    };
+    Ok(Flush { placement, length })
+}
+
+/// `IBV_FLUSH_RANGE`.
+const SELECTIVITY_RANGE: u8 = 0;
+/// `IBV_FLUSH_MR`.
+const SELECTIVITY_MR: u8 = 1;
 
 unsafe extern "C" fn wr_set_sge(qp: *mut IbvQpEx, lkey: u32, addr: u64, length: u32) {
     // SAFETY: the C contract.
@@ -351,6 +385,8 @@ const WITH_ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
 const WITH_LOCAL_INV: u64 = 1 << 7;
 const WITH_BIND_MW: u64 = 1 << 8;
 const WITH_SEND_WITH_INV: u64 = 1 << 9;
+const WITH_FLUSH: u64 = 1 << 11;
+const WITH_ATOMIC_WRITE: u64 = 1 << 12;
 
 /// The operations that a QP of this type may be made with.
 pub(crate) fn supported_send_ops(qp_type: QpType) -> u64 {
@@ -366,6 +402,11 @@ pub(crate) fn supported_send_ops(qp_type: QpType) -> u64 {
         (WITH_LOCAL_INV, SendOp::LocalInv { rkey }),
         (WITH_BIND_MW, SendOp::BindMw { rkey, bind: MwBind::default() }),
         (WITH_SEND_WITH_INV, SendOp::SendInv { rkey }),
+        (
+            WITH_FLUSH,
+            SendOp::Flush { va, rkey, flush: Flush { placement: FlushPlacement::GLOBAL, length: None } },
+        ),
+        (WITH_ATOMIC_WRITE, SendOp::AtomicWrite { va, rkey }),
     ];
     ops.iter().filter(|(_, op)| op.is_sent_by(qp_type)).fold(0, |bits, (bit, _)| bits | bit)
 }

@@ -296,7 +296,7 @@ fn device_attr_ex(attr: &DeviceAttr) -> IbvDeviceAttrEx {
         },
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: CORE_CLOCK_KHZ,
-        device_cap_flags_ex: u64::from(attr.device_cap_flags),
+        device_cap_flags_ex: attr.device_cap_flags_ex,
         tso_caps: IbvTsoCaps::default(),
         rss_caps: IbvRssCaps::default(),
         max_wq_type_rq: 0,

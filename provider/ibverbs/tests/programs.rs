@@ -132,6 +132,13 @@ mod memory {
     cases!("memory": changed_regions, on_demand, null_region, device_memory, behind_a_descriptor);
 }
 
+/// FLUSH and ATOMIC_WRITE.
+mod placement {
+    use super::run;
+
+    cases!("placement": capabilities, flushes, flush_of_a_qp_without_the_right, atomic_writes);
+}
+
 /// Queries and refusals.
 mod queries {
     use super::run;

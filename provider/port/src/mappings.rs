@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use crate::sys::mapping::{self, READABLE, WRITABLE};
+use crate::sys::mapping::{self, READABLE, SHARED, WRITABLE};
 
 /// A mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub struct Mapping {
     pub readable: bool,
     /// Whether it may be written.
     pub writable: bool,
+    /// Whether it is a file's, and what is written there is written to the file.
+    pub is_shared_file: bool,
 }
 
 /// The mapping that holds `addr`, or else the next one after it; `None` when there is none. `maps` is an open
@@ -30,6 +32,7 @@ pub fn mapping_from(maps: &File, addr: u64) -> io::Result<Option<Mapping>> {
             end: found.vma_end,
             readable: found.vma_flags & READABLE != 0,
             writable: found.vma_flags & WRITABLE != 0,
+            is_shared_file: found.vma_flags & SHARED != 0 && found.inode != 0,
         })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -54,7 +57,7 @@ mod tests {
             let address = address as u64;
             let found = mapping_from(&maps, address).unwrap().unwrap();
             assert!((found.start..found.end).contains(&address));
-            assert_eq!((found.readable, found.writable), (true, writable));
+            assert_eq!((found.readable, found.writable, found.is_shared_file), (true, writable, false));
             let range = format!("{:x}-{:x} ", found.start, found.end);
             let text = std::fs::read_to_string("/proc/self/maps").unwrap();
             assert!(text.lines().any(|line| line.starts_with(&range)), "{range} is not in\n{text}");

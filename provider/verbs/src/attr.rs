@@ -23,6 +23,8 @@ pub struct DeviceAttr {
     pub max_qp_wr: u32,
     /// Bits of `enum ibv_device_cap_flags`.
     pub device_cap_flags: u32,
+    /// The same and the upper bits of `enum ib_uverbs_device_cap_flags`, which `ibv_query_device_ex(3)` reports.
+    pub device_cap_flags_ex: u64,
     pub max_sge: u32,
     pub max_sge_rd: u32,
     pub max_cq: u32,
@@ -66,6 +68,12 @@ const CAP_MEM_WINDOW: u32 = 1 << 17;
 const CAP_MEM_MGT_EXTENSIONS: u32 = 1 << 21;
 /// `IBV_DEVICE_MEM_WINDOW_TYPE_2B`: type 2 windows, as ConnectX and rxe have them.
 const CAP_MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
+/// `IB_UVERBS_DEVICE_FLUSH_GLOBAL`.
+const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
+/// `IB_UVERBS_DEVICE_FLUSH_PERSISTENT`.
+const CAP_FLUSH_PERSISTENT: u64 = 1 << 39;
+/// `IB_UVERBS_DEVICE_ATOMIC_WRITE`.
+const CAP_ATOMIC_WRITE: u64 = 1 << 40;
 /// `IBV_DEVICE_XRC`.
 const CAP_XRC: u32 = 1 << 20;
 /// `IBV_DEVICE_RESIZE_MAX_WR` is not offered: work queues keep their size.
@@ -99,6 +107,10 @@ impl DeviceAttr {
             max_qp: MAX_QP,
             max_qp_wr: MAX_QP_WR,
             device_cap_flags: CAP_FLAGS,
+            device_cap_flags_ex: CAP_FLAGS as u64
+                | CAP_FLUSH_GLOBAL
+                | CAP_FLUSH_PERSISTENT
+                | CAP_ATOMIC_WRITE,
             max_sge: MAX_SGE,
             max_sge_rd: MAX_SGE,
             max_cq: MAX_CQ,

@@ -181,6 +181,12 @@ pub enum Error {
         /// The first read-only address.
         at: u64,
     },
+    /// Memory of which nothing survives.
+    #[error("{at:#x} is not in a shared mapping of a file, so no FLUSH can make it persistent")]
+    NotPersistent {
+        /// The first such address.
+        at: u64,
+    },
     /// A size is 0 or beyond the device's limit.
     #[error("{what} {asked} is outside 1..={limit}")]
     OutOfRange {
@@ -348,6 +354,7 @@ impl Error {
             | Error::NotChangeable
             | Error::OtherContext(_)
             | Error::NothingAdvised
+            | Error::NotPersistent { .. }
             | Error::NotOnDemand { .. }
             | Error::DmNotZeroBased
             | Error::DmabufAccess(_)
@@ -403,6 +410,10 @@ pub enum PostCause {
     TooLong { length: u64, limit: u64 },
     #[error("this QP can't do {0}")]
     OpNotSupported(&'static str),
+    #[error("a FLUSH sends nothing and receives nothing, so it has no list")]
+    FlushWithList,
+    #[error("a FLUSH has to go somewhere: to global visibility, to persistence, or both")]
+    FlushNowhere,
     #[error("a memory window can't give {0:?}")]
     MwAccess(AccessFlags),
     #[error("the QP has no receive queue of its own: post to its SRQ")]

@@ -16,21 +16,32 @@ pub(crate) enum Obstacle {
     NotReadable(u64),
     /// What is mapped at the address is read-only.
     NotWritable(u64),
+    /// What is mapped at the address is no file's that is shared, so nothing of it survives the process.
+    Unshared(u64),
 }
 
-/// Checks that `length` bytes at `addr` are mapped readable, and writable if `write`.
-pub(crate) fn check(addr: u64, length: u64, write: bool) -> Result<(), Obstacle> {
+/// What memory is to be good for, besides being read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Needs {
+    /// Being written.
+    pub(crate) write: bool,
+    /// Being written to a file.
+    pub(crate) last: bool,
+}
+
+/// Checks that `length` bytes at `addr` are mapped readable, and what else they need.
+pub(crate) fn check(addr: u64, length: u64, needs: Needs) -> Result<(), Obstacle> {
     let end = addr.checked_add(length).ok_or(Obstacle::NotReadable(addr))?;
     // No /proc here: what `FERROCE_CHECK_MEMORY` is for.
     let Ok(mut maps) = File::open("/proc/self/maps") else { return Ok(()) };
     if let Ok(first) = mapping_from(&maps, addr) {
         let mappings = successors(first, |mapping| mapping_from(&maps, mapping.end).ok().flatten());
-        return check_mappings(mappings, addr..end, write);
+        return check_mappings(mappings, addr..end, needs);
     }
     // Before Linux 6.11 they have to be listed, which takes long in a process that has many.
     let mut text = String::new();
     match maps.read_to_string(&mut text) {
-        Ok(_) => check_mappings(text.lines().filter_map(parse), addr..end, write),
+        Ok(_) => check_mappings(text.lines().filter_map(parse), addr..end, needs),
         Err(_) => Ok(()),
     }
 }
@@ -39,7 +50,7 @@ pub(crate) fn check(addr: u64, length: u64, write: bool) -> Result<(), Obstacle>
 fn check_mappings(
     mappings: impl Iterator<Item = Mapping>,
     wanted: Range<u64>,
-    write: bool,
+    needs: Needs,
 ) -> Result<(), Obstacle> {
     let mut next = wanted.start;
     for mapping in mappings {
@@ -52,8 +63,11 @@ fn check_mappings(
         if mapping.start > next || !mapping.readable {
             break;
         }
-        if write && !mapping.writable {
+        if needs.write && !mapping.writable {
             return Err(Obstacle::NotWritable(next));
+        }
+        if needs.last && !mapping.is_shared_file {
+            return Err(Obstacle::Unshared(next));
         }
         next = mapping.end;
     }
@@ -65,11 +79,13 @@ fn parse(line: &str) -> Option<Mapping> {
     let mut words = line.split(' ');
     let (start, end) = words.next()?.split_once('-')?;
     let rights = words.next()?.as_bytes();
+    let inode = words.nth(2)?;
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         readable: rights.first() == Some(&b'r'),
         writable: rights.get(1) == Some(&b'w'),
+        is_shared_file: rights.get(3) == Some(&b's') && inode != "0",
     })
 }
 
@@ -87,7 +103,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 ";
 
     fn look(wanted: Range<u64>, write: bool) -> Result<(), Obstacle> {
-        check_mappings(MAPS.lines().filter_map(parse), wanted, write)
+        check_mappings(MAPS.lines().filter_map(parse), wanted, Needs { write, last: false })
     }
 
     #[test]
@@ -117,7 +133,16 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
+    fn memory_that_does_not_last_is_found() {
+        let last = Needs { write: true, last: true };
+        let look = |wanted| check_mappings(MAPS.lines().filter_map(parse), wanted, last);
+        assert_eq!(look(0x4000..0x5000), Ok(()));
+        assert_eq!(look(0x1800..0x2000), Err(Obstacle::Unshared(0x1800)));
+    }
+
+    #[test]
     fn this_process_is_seen() {
+        let check = |addr, length, write| check(addr, length, Needs { write, last: false });
         static READ_ONLY: [u8; 16] = [1; 16];
         let (stack, fixed) = (0u8, READ_ONLY.as_ptr() as u64);
         let stack = (&raw const stack) as u64;

@@ -7,7 +7,7 @@
 //! fails in its place. So is every access to a region with on-demand paging, about which nothing was promised.
 
 use ferroce_core::{Backing, BadAddress, Memory, Place};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// How application memory is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +54,16 @@ impl Memory for AppMemory {
     fn fetch_add(&self, place: Place, add: u64) -> Result<u64, BadAddress> {
         Ok(self.atomic_cell(place)?.fetch_add(add, Ordering::SeqCst))
     }
+
+    fn store(&self, place: Place, value: u64) -> Result<(), BadAddress> {
+        self.atomic_cell(place)?.store(value, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn flush(&self, place: Place, length: u64, persistent: bool) -> Result<(), BadAddress> {
+        fence(Ordering::SeqCst);
+        if persistent && length > 0 { write_back(place.addr, length) } else { Ok(()) }
+    }
 }
 
 impl AppMemory {
@@ -91,19 +101,31 @@ pub(crate) enum Population {
     Write,
 }
 
-/// Makes the pages of `length` bytes at `addr` present; `false` if some are not mapped, or not for that.
-pub(crate) fn populate(addr: u64, length: u64, population: Population) -> bool {
+/// Writes the pages of `length` bytes at `addr` back to the file behind them, as msync(2) does.
+fn write_back(addr: u64, length: u64) -> Result<(), BadAddress> {
+    let (start, size) = pages(addr, length).ok_or(BadAddress { addr })?;
+    // SAFETY: writing back changes no byte and no mapping; addresses that are not mapped are an error.
+    let result = unsafe { libc::msync(start as *mut libc::c_void, size, libc::MS_SYNC) };
+    if result == 0 { Ok(()) } else { Err(BadAddress { addr }) }
+}
+
+/// The pages that hold `length` bytes at `addr`: where they begin and how long they are.
+fn pages(addr: u64, length: u64) -> Option<(u64, usize)> {
     let page = rustix::param::page_size() as u64;
     let start = addr - addr % page;
-    let Some(end) = addr.checked_add(length).and_then(|end| end.checked_next_multiple_of(page)) else {
-        return false;
-    };
+    let end = addr.checked_add(length)?.checked_next_multiple_of(page)?;
+    Some((start, usize::try_from(end - start).ok()?))
+}
+
+/// Makes the pages of `length` bytes at `addr` present; `false` if some are not mapped, or not for that.
+pub(crate) fn populate(addr: u64, length: u64, population: Population) -> bool {
+    let Some((start, size)) = pages(addr, length) else { return false };
     let advice = match population {
         Population::Read => libc::MADV_POPULATE_READ,
         Population::Write => libc::MADV_POPULATE_WRITE,
     };
     // SAFETY: populating changes no byte and no mapping; addresses that are not mapped are an error.
-    unsafe { libc::madvise(start as *mut libc::c_void, (end - start) as usize, advice) == 0 }
+    unsafe { libc::madvise(start as *mut libc::c_void, size, advice) == 0 }
 }
 
 /// Whether bytes come from the application's memory or go there.
@@ -159,7 +181,21 @@ mod tests {
             assert_eq!(memory.fetch_add(Place { backing: Backing::OnDemand, ..at }, u64::MAX), Ok(100));
             assert_eq!(memory.fetch_add(at, 0), Ok(99));
             assert_eq!(memory.fetch_add(Place::mapped(addr + 1), 0), Err(BadAddress { addr: addr + 1 }));
+            assert_eq!(memory.store(at, 12), Ok(()));
+            assert_eq!(memory.fetch_add(at, 0), Ok(12));
+            assert_eq!(memory.store(Place::mapped(addr + 4), 0), Err(BadAddress { addr: addr + 4 }));
         }
+    }
+
+    #[test]
+    fn a_flush_of_what_is_not_mapped_is_an_error_if_it_is_to_last() {
+        let cell = 5u64;
+        let addr = (&raw const cell) as u64;
+        let memory = AppMemory::Direct;
+        assert_eq!(memory.flush(Place::mapped(addr), 8, true), Ok(()));
+        assert_eq!(memory.flush(Place::mapped(8), 8, false), Ok(()));
+        assert_eq!(memory.flush(Place::mapped(8), 8, true), Err(BadAddress { addr: 8 }));
+        assert_eq!(memory.flush(Place::mapped(0), u64::MAX, true), Err(BadAddress { addr: 0 }));
     }
 
     #[test]

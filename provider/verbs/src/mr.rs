@@ -4,7 +4,7 @@ use crate::dm::Dm;
 use crate::dmabuf::Mapping;
 use crate::error::Error;
 use crate::limits::MAX_MR_SIZE;
-use crate::mappings::{self, Obstacle};
+use crate::mappings::{self, Needs, Obstacle};
 use crate::pd::{Pd, PdUser};
 use ferroce_core::{AccessFlags, RegionChange, RegionKeys, RegionSpec};
 use parking_lot::Mutex;
@@ -199,8 +199,13 @@ fn check_memory(addr: u64, length: u64, iova: u64, access: AccessFlags) -> Resul
     if on_demand {
         return Ok(());
     }
-    mappings::check(addr, length, access.intersects(NEED_WRITABLE_PAGES)).map_err(|obstacle| match obstacle {
+    let needs = Needs {
+        write: access.intersects(NEED_WRITABLE_PAGES),
+        last: access.contains(AccessFlags::FLUSH_PERSISTENT),
+    };
+    mappings::check(addr, length, needs).map_err(|obstacle| match obstacle {
         Obstacle::NotReadable(at) => Error::NotMapped { addr, length, at },
         Obstacle::NotWritable(at) => Error::ReadOnly { addr, length, at },
+        Obstacle::Unshared(at) => Error::NotPersistent { at },
     })
 }

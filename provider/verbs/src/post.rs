@@ -2,7 +2,7 @@
 
 use crate::error::PostCause;
 use crate::limits::MAX_MSG_SIZE;
-use ferroce_core::{Payload, QpCaps, QpType, RecvWr, SendOp, SendWr, Sge};
+use ferroce_core::{Flush, Payload, QpCaps, QpType, RecvWr, SendOp, SendWr, Sge};
 
 /// Checks a send work request against its QP. Keys are checked when it is executed, as on a card.
 pub(crate) fn check_send(qp_type: QpType, caps: &QpCaps, wr: &SendWr) -> Result<(), PostCause> {
@@ -14,6 +14,9 @@ pub(crate) fn check_send(qp_type: QpType, caps: &QpCaps, wr: &SendWr) -> Result<
         if !impossible.is_empty() {
             return Err(PostCause::MwAccess(impossible));
         }
+    }
+    if let SendOp::Flush { flush, .. } = &wr.op {
+        check_flush(flush, &wr.payload)?;
     }
     match &wr.payload {
         Payload::Inline(bytes) => {
@@ -45,6 +48,16 @@ fn check_sges(sges: &[Sge], limit: u32) -> Result<(), PostCause> {
     if length > MAX_MSG_SIZE { Err(PostCause::TooLong { length, limit: MAX_MSG_SIZE }) } else { Ok(()) }
 }
 
+fn check_flush(flush: &Flush, payload: &Payload) -> Result<(), PostCause> {
+    if flush.placement.is_empty() {
+        return Err(PostCause::FlushNowhere);
+    }
+    match payload {
+        Payload::Sges(sges) if sges.is_empty() => Ok(()),
+        _ => Err(PostCause::FlushWithList),
+    }
+}
+
 fn takes_inline(op: &SendOp) -> bool {
     !op.is_local()
         && !matches!(op, SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. })
@@ -53,7 +66,7 @@ fn takes_inline(op: &SendOp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferroce_core::{Remote, SendFlags};
+    use ferroce_core::{FlushPlacement, Remote, SendFlags};
     use smallvec::{SmallVec, smallvec};
 
     const CAPS: QpCaps =
@@ -96,6 +109,18 @@ mod tests {
             check_send(QpType::Rc, &CAPS, &wr(read, bytes(1))),
             Err(PostCause::InlineNotAllowed("RDMA READ"))
         );
+    }
+
+    #[test]
+    fn a_flush_goes_somewhere_and_has_no_list() {
+        let flush = |placement| SendOp::Flush { va: 0, rkey: 0, flush: Flush { placement, length: None } };
+        let global = FlushPlacement::GLOBAL;
+        let check = |placement, payload| check_send(QpType::Rc, &CAPS, &wr(flush(placement), payload));
+        let empty = || Payload::Sges(SmallVec::new());
+        assert_eq!(check(global, empty()), Ok(()));
+        assert_eq!(check(FlushPlacement::empty(), empty()), Err(PostCause::FlushNowhere));
+        assert_eq!(check(global, Payload::Sges(smallvec![sge(8)])), Err(PostCause::FlushWithList));
+        assert_eq!(check(global, Payload::Inline(SmallVec::new())), Err(PostCause::FlushWithList));
     }
 
     #[test]

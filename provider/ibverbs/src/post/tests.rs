@@ -69,8 +69,9 @@ fn opcodes_meet_their_operations() {
     assert_eq!(op(5), SendOp::CompareSwap { va: 0x1000, rkey: 9, compare: 5, swap: 6 });
     assert_eq!(op(6), SendOp::FetchAdd { va: 0x1000, rkey: 9, add: 5 });
     assert_eq!(op(2), SendOp::Send);
+    assert!(matches!(op(15), SendOp::AtomicWrite { va: 0x1000, .. }));
     // A bind without a window, and what the device does not have.
-    for absent in [8, 10, 11, 14, 15, 99] {
+    for absent in [8, 10, 11, 14, 99] {
         assert_eq!(convert(&send_wr(absent, &mut [])).err(), Some(Errno::INVALID), "opcode {absent}");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct ProcmapQuery {
     pub(crate) vma_flags: u64,
     vma_page_size: u64,
     vma_offset: u64,
-    inode: u64,
+    pub(crate) inode: u64,
     dev_major: u32,
     dev_minor: u32,
     vma_name_size: u32,
@@ -29,6 +29,8 @@ pub(crate) struct ProcmapQuery {
 pub(crate) const READABLE: u64 = 1;
 /// `PROCMAP_QUERY_VMA_WRITABLE`.
 pub(crate) const WRITABLE: u64 = 1 << 1;
+/// `PROCMAP_QUERY_VMA_SHARED`.
+pub(crate) const SHARED: u64 = 1 << 3;
 /// `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`.
 const COVERING_OR_NEXT_VMA: u64 = 1 << 4;
 /// `PROCMAP_QUERY`: _IOWR('f', 17, struct procmap_query).

@@ -3,6 +3,7 @@
 mod end;
 mod objects;
 mod operations;
+mod placement;
 mod regions;
 mod services;
 mod windows;
