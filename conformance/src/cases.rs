@@ -11,6 +11,7 @@ mod inline;
 mod objects;
 mod operations;
 mod packets;
+mod placement;
 mod queries;
 mod regions;
 mod retries;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Case> {
     datagrams::add(&mut cases);
     underway::add(&mut cases);
     windows::add(&mut cases);
+    placement::add(&mut cases);
     srq::add(&mut cases);
     xrc::add(&mut cases);
     faults::add(&mut cases);

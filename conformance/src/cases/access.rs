@@ -3,7 +3,7 @@
 use crate::case::{Case, Outcome, Within, equal};
 use crate::lab::{ALL_ACCESS, Buffer, End, Lab, Plan, Wr, pattern};
 use crate::verbs::{AsyncEventKind, MrSpec};
-use ferroce_core::{AccessFlags, QpState, SendOp, WcStatus};
+use ferroce_core::{AccessFlags, Flush, FlushPlacement, QpState, SendOp, WcStatus};
 
 /// Adds the cases.
 pub(super) fn add(cases: &mut Vec<Case>) {
@@ -11,7 +11,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         let needed = operation.needed();
         for (name, rights, status) in [
             ("with-its-right-alone", needed | AccessFlags::LOCAL_WRITE, WcStatus::Success),
-            ("with-every-other-right", ALL_ACCESS - needed, WcStatus::RemAccessErr),
+            ("with-every-other-right", EVERYTHING - needed, WcStatus::RemAccessErr),
             ("with-no-right", AccessFlags::empty(), WcStatus::RemAccessErr),
         ] {
             cases.push(Case::new(
@@ -22,7 +22,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         }
         for (name, access, status) in [
             ("with-its-right-alone", needed, WcStatus::Success),
-            ("with-every-other-right", ALL_ACCESS - needed, WcStatus::RemInvReqErr),
+            ("with-every-other-right", EVERYTHING - needed, WcStatus::RemInvReqErr),
             ("with-no-right", AccessFlags::empty(), WcStatus::RemInvReqErr),
         ] {
             cases.push(Case::new(
@@ -58,10 +58,27 @@ enum Remote {
     Read,
     CompareSwap,
     FetchAdd,
+    AtomicWrite,
+    Flush,
+}
+
+/// What peers may do with every operation of this file.
+const EVERYTHING: AccessFlags = ALL_ACCESS.union(AccessFlags::FLUSH_GLOBAL);
+
+/// RC QPs that peers may do everything to.
+fn open() -> Plan {
+    Plan { access: EVERYTHING, ..Plan::rc() }
 }
 
 impl Remote {
-    const ALL: [Remote; 4] = [Remote::Write, Remote::Read, Remote::CompareSwap, Remote::FetchAdd];
+    const ALL: [Remote; 6] = [
+        Remote::Write,
+        Remote::Read,
+        Remote::CompareSwap,
+        Remote::FetchAdd,
+        Remote::AtomicWrite,
+        Remote::Flush,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -69,12 +86,15 @@ impl Remote {
             Remote::Read => "read",
             Remote::CompareSwap => "compare-swap",
             Remote::FetchAdd => "fetch-add",
+            Remote::AtomicWrite => "atomic-write",
+            Remote::Flush => "flush",
         }
     }
 
     fn needed(self) -> AccessFlags {
         match self {
-            Remote::Write => AccessFlags::REMOTE_WRITE,
+            Remote::Write | Remote::AtomicWrite => AccessFlags::REMOTE_WRITE,
+            Remote::Flush => AccessFlags::FLUSH_GLOBAL,
             Remote::Read => AccessFlags::REMOTE_READ,
             Remote::CompareSwap | Remote::FetchAdd => AccessFlags::REMOTE_ATOMIC,
         }
@@ -87,6 +107,11 @@ impl Remote {
             Remote::Read => SendOp::Read { va, rkey },
             Remote::CompareSwap => SendOp::CompareSwap { va, rkey, compare: 0, swap: 1 },
             Remote::FetchAdd => SendOp::FetchAdd { va, rkey, add: 1 },
+            Remote::AtomicWrite => SendOp::AtomicWrite { va, rkey },
+            Remote::Flush => {
+                let flush = Flush { placement: FlushPlacement::GLOBAL, length: Some(8) };
+                return Wr::new(1, SendOp::Flush { va, rkey, flush });
+            }
         };
         Wr::new(1, op).sge(a.buffer.sge(0, 8))
     }
@@ -109,7 +134,7 @@ fn expect(lab: &mut Lab, a: &End, b: &End, target: &Buffer, status: WcStatus) ->
 }
 
 fn region_rights(lab: &mut Lab, operation: Remote, rights: AccessFlags, status: WcStatus) -> Outcome {
-    let (a, b) = lab.pair(&Plan::rc())?;
+    let (a, b) = lab.pair(&open())?;
     let target = lab.buffer(b.pd, 64, rights)?;
     lab.write(&a.buffer, 0, &[0xff; 8]);
     lab.post(&a, operation.wr(&a, target.addr, target.mr.rkey))?;
@@ -118,7 +143,7 @@ fn region_rights(lab: &mut Lab, operation: Remote, rights: AccessFlags, status: 
 
 fn qp_rights(lab: &mut Lab, operation: Remote, access: AccessFlags, status: WcStatus) -> Outcome {
     let (a, b) = lab.pair_of(&Plan::rc(), &Plan { access, ..Plan::rc() })?;
-    let target = lab.buffer(b.pd, 64, ALL_ACCESS)?;
+    let target = lab.buffer(b.pd, 64, EVERYTHING)?;
     lab.write(&a.buffer, 0, &[0xff; 8]);
     lab.post(&a, operation.wr(&a, target.addr, target.mr.rkey))?;
     expect(lab, &a, &b, &target, status)
@@ -136,8 +161,8 @@ const RANGES: [(&str, Place); 5] = [
 ];
 
 fn range(lab: &mut Lab, operation: Remote, place: Place) -> Outcome {
-    let (a, b) = lab.pair(&Plan::rc())?;
-    let target = lab.buffer(b.pd, 64, ALL_ACCESS)?;
+    let (a, b) = lab.pair(&open())?;
+    let target = lab.buffer(b.pd, 64, EVERYTHING)?;
     lab.post(&a, operation.wr(&a, place(target.addr), target.mr.rkey))?;
     expect(lab, &a, &b, &target, WcStatus::RemAccessErr)
 }
@@ -154,14 +179,14 @@ const KEYS: [(&str, MakeKey); 4] = [
     }),
     ("of-another-pd", |lab, b, target| {
         let pd = lab.fabric.alloc_pd(b.at)?;
-        let spec = MrSpec { addr: target.addr, length: 64, iova: target.addr, access: ALL_ACCESS };
+        let spec = MrSpec { addr: target.addr, length: 64, iova: target.addr, access: EVERYTHING };
         Ok(lab.fabric.reg_mr(pd, &spec)?.rkey)
     }),
 ];
 
 fn wrong_key(lab: &mut Lab, operation: Remote, key: MakeKey) -> Outcome {
-    let (a, b) = lab.pair(&Plan::rc())?;
-    let target = lab.buffer(b.pd, 64, ALL_ACCESS)?;
+    let (a, b) = lab.pair(&open())?;
+    let target = lab.buffer(b.pd, 64, EVERYTHING)?;
     let rkey = key(lab, &b, &target)?;
     lab.post(&a, operation.wr(&a, target.addr, rkey))?;
     expect(lab, &a, &b, &target, WcStatus::RemAccessErr)

@@ -21,6 +21,10 @@ pub(super) struct Packet {
     pub(super) rkey: Option<Key>,
     /// The RETH's length.
     pub(super) len: Option<u32>,
+    /// The FETH's placement type: 1 is global visibility, 2 persistence.
+    pub(super) placement: Option<u8>,
+    /// The FETH's selectivity: 0 is a range, 1 the region.
+    pub(super) selectivity: Option<u8>,
     pub(super) swap_or_add: Option<u64>,
     pub(super) compare: Option<u64>,
     pub(super) syndrome: Option<Syndrome>,
@@ -80,6 +84,8 @@ impl Packet {
             va: words.parsed("va", Place::parse)?,
             rkey: words.parsed("rkey", Key::parse)?,
             len: words.number("len")?,
+            placement: words.number("plt")?,
+            selectivity: words.number("sel")?,
             swap_or_add: match words.number("add")? {
                 None => words.number("swap")?,
                 add => add,

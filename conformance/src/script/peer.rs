@@ -6,7 +6,8 @@ use crate::case::{Failure, Outcome, ensure, equal};
 use crate::fabric::{Envelope, IpVersion, RawPacket, RawReceived};
 use crate::lab::Buffer;
 use ferroce_wire::{
-    Bth, DEFAULT_PKEY, ICRC_LEN, Opcode, Packet as WirePacket, PacketHeader, Psn, Qpn, Service, Syndrome,
+    Bth, DEFAULT_PKEY, Feth, FlushSelectivity, ICRC_LEN, Opcode, Packet as WirePacket, PacketHeader, Psn,
+    Qpn, Service, Syndrome,
 };
 
 /// What relative numbers are relative to.
@@ -75,6 +76,7 @@ impl Origin {
             .pkey(faults.pkey.unwrap_or(DEFAULT_PKEY))
             .fecn(faults.fecn)
             .becn(faults.becn)
+            .feth(feth(packet))
             .reth(address, rkey, length)
             .atomic_eth(address, rkey, packet.swap_or_add.unwrap_or(0), packet.compare.unwrap_or(0))
             .aeth(syndrome, packet.msn.unwrap_or(0))
@@ -133,6 +135,9 @@ impl Origin {
         let rkey = reth.map(|reth| reth.rkey()).or(atomic.map(|atomic| atomic.rkey()));
         same_some("R_Key", rkey, expected.rkey.map(|key| self.key(key)))?;
         same_some("RETH length", reth.map(|reth| reth.dma_length()), expected.len)?;
+        same_some("placement type", packet.feth().map(|feth| feth.placement_type()), expected.placement)?;
+        let selectivity = packet.feth().map(|feth| feth.selectivity().as_u8());
+        same_some("selectivity", selectivity, expected.selectivity)?;
         same_some("swap or add", atomic.map(|atomic| atomic.swap_or_add()), expected.swap_or_add)?;
         same_some("compare", atomic.map(|atomic| atomic.compare()), expected.compare)?;
         same_some("syndrome", packet.aeth().map(|aeth| aeth.syndrome()), expected.syndrome)?;
@@ -153,6 +158,13 @@ impl Origin {
         let first = self.first_psn(packet.opcode(), false);
         format!("{packet} (relative PSN {:+})", packet.bth().psn().distance_from(first))
     }
+}
+
+/// The FETH of a FLUSH: of a range, to global visibility, unless the line says otherwise.
+fn feth(packet: &Packet) -> Feth {
+    let placement = packet.placement.unwrap_or(1);
+    let selectivity = FlushSelectivity::from_u8(packet.selectivity.unwrap_or(0));
+    Feth::new(selectivity, placement & 1 != 0, placement & 2 != 0)
 }
 
 /// Makes of a good packet the one that the line wants.

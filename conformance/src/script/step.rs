@@ -4,7 +4,7 @@ use super::number::{Key, Place, Run, parse_time};
 use super::packet::{Faults, Packet, parse_after};
 use super::words::{Reason, Words};
 use crate::verbs::AsyncEventKind;
-use ferroce_core::{AccessFlags, QpState, SendFlags, SendOp, WcOpcode, WcStatus};
+use ferroce_core::{AccessFlags, Flush, FlushPlacement, QpState, SendFlags, SendOp, WcOpcode, WcStatus};
 use ferroce_wire::Service;
 
 /// A step.
@@ -159,6 +159,15 @@ impl Send {
             ("WRITE", None) => SendOp::Write { va, rkey },
             ("WRITE", Some(imm)) => SendOp::WriteImm { va, rkey, imm },
             ("READ", None) => SendOp::Read { va, rkey },
+            ("FLUSH", None) => SendOp::Flush {
+                va,
+                rkey,
+                flush: Flush {
+                    placement: FlushPlacement::from_bits_retain(words.number("plt")?.unwrap_or(1)),
+                    length: words.number("range")?,
+                },
+            },
+            ("ATOMIC_WRITE", None) => SendOp::AtomicWrite { va, rkey },
             ("FETCH_ADD", None) => SendOp::FetchAdd { va, rkey, add: words.number("add")?.unwrap_or(1) },
             ("COMPARE_SWAP", None) => SendOp::CompareSwap {
                 va,
@@ -260,6 +269,8 @@ fn parse_wc_opcode(text: &str) -> Result<WcOpcode, Reason> {
         ("RDMA_READ", WcOpcode::RdmaRead),
         ("COMP_SWAP", WcOpcode::CompSwap),
         ("FETCH_ADD", WcOpcode::FetchAdd),
+        ("FLUSH", WcOpcode::Flush),
+        ("ATOMIC_WRITE", WcOpcode::AtomicWrite),
         ("RECV", WcOpcode::Recv),
         ("RECV_RDMA_WITH_IMM", WcOpcode::RecvRdmaWithImm),
     ];
@@ -274,6 +285,8 @@ pub(super) fn parse_access(text: &str) -> Result<AccessFlags, Reason> {
         ("write", AccessFlags::REMOTE_WRITE),
         ("read", AccessFlags::REMOTE_READ),
         ("atomic", AccessFlags::REMOTE_ATOMIC),
+        ("flush-global", AccessFlags::FLUSH_GLOBAL),
+        ("flush-persistent", AccessFlags::FLUSH_PERSISTENT),
         ("all", crate::lab::ALL_ACCESS),
     ];
     text.split(',').map(|word| named(word, "right", &names)).collect()

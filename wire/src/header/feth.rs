@@ -70,7 +70,8 @@ impl Feth {
 impl FlushSelectivity {
     const MASK: u8 = 0x03;
 
-    const fn from_u8(value: u8) -> Self {
+    /// What the two low bits of `value` say.
+    pub const fn from_u8(value: u8) -> Self {
         match value & Self::MASK {
             0 => FlushSelectivity::Range,
             1 => FlushSelectivity::MemoryRegion,
