@@ -260,7 +260,7 @@ impl User {
 }
 
 /// Adds arguments to a command line as one would type them.
-pub(crate) fn append(line: &mut String, arguments: &[&str]) {
+pub fn append(line: &mut String, arguments: &[&str]) {
     for argument in arguments {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
         if !argument.is_empty() && argument.chars().all(plain) {

@@ -130,7 +130,7 @@ fn has_python_module(name: &str) -> bool {
 
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 10] = [
     Need {
         group: Group::Build,
         purpose: "linking libibverbs.so.1",
@@ -161,6 +161,14 @@ const NEEDS: [Need; 9] = [
         probe: Probe::Program("ibv_rc_pingpong"),
         apt: "ibverbs-utils",
         dnf: "libibverbs-utils",
+        pacman: "rdma-core",
+    },
+    Need {
+        group: Group::Test,
+        purpose: "rping, ucmatose and their kin",
+        probe: Probe::Program("rping"),
+        apt: "rdmacm-utils",
+        dnf: "librdmacm-utils",
         pacman: "rdma-core",
     },
     Need {

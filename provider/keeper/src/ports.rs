@@ -21,8 +21,8 @@ pub(crate) struct Ports {
     of_owner: BTreeMap<(u16, u32), (u16, u16)>,
     /// Where the search for a free port goes on.
     next: u16,
-    /// The services on which somebody listened until a moment ago, and when that ended; the oldest first.
-    left: VecDeque<(ServiceId, Instant)>,
+    /// The ports on which somebody who is still there listened lately, and when that ended; the latest first.
+    left: VecDeque<(u16, Instant)>,
 }
 
 #[derive(Debug)]
@@ -85,13 +85,20 @@ impl Ports {
 
     /// Gives a binding up.
     pub(crate) fn release(&mut self, owner: u16, token: u32) {
+        let key = self.of_owner.get(&(owner, token));
+        let mut entries = key.and_then(|key| self.bound.get(key)).into_iter().flatten();
+        if let Some(own) = entries.find(|entry| (entry.owner, entry.token) == (owner, token) && entry.listens)
+        {
+            let port = own.binding.port;
+            self.left.truncate(LEFT_MAX - 1);
+            self.left.push_front((port, Instant::now()));
+        }
+        self.remove(owner, token);
+    }
+
+    fn remove(&mut self, owner: u16, token: u32) {
         let Some(key) = self.of_owner.remove(&(owner, token)) else { return };
         if let Some(entries) = self.bound.get_mut(&key) {
-            let own = entries.iter().find(|entry| (entry.owner, entry.token) == (owner, token));
-            if let Some(own) = own.filter(|own| own.listens) {
-                self.left.truncate(LEFT_MAX - 1);
-                self.left.push_front((own.binding.listen_addr().service, Instant::now()));
-            }
             entries.retain(|entry| (entry.owner, entry.token) != (owner, token));
             if entries.is_empty() {
                 self.bound.remove(&key);
@@ -104,7 +111,7 @@ impl Ports {
         let tokens: Vec<u32> =
             self.of_owner.range((owner, 0)..=(owner, u32::MAX)).map(|((_, token), _)| *token).collect();
         for token in tokens {
-            self.release(owner, token);
+            self.remove(owner, token);
         }
     }
 
@@ -116,11 +123,13 @@ impl Ports {
         fits.max().map(|(_, owner)| owner)
     }
 
-    /// Whether somebody listened on `service` less than `span` ago. Programs that serve one connection after another, and
-    /// listen anew for each, are between two of them then.
+    /// Whether somebody who is still there gave up listening on the service's port less than `span` ago. Programs that
+    /// serve one connection after another, and listen anew for each, are between two of them then; the next may be in
+    /// another port space.
     pub(crate) fn was_served(&self, service: ServiceId, span: Duration) -> bool {
-        let lately = self.left.iter().take_while(|(_, at)| at.elapsed() < span);
-        lately.into_iter().any(|(left, _)| *left == service)
+        let Some((_, port)) = service.port() else { return false };
+        let mut lately = self.left.iter().take_while(|(_, at)| at.elapsed() < span);
+        lately.any(|(left, _)| *left == port)
     }
 
     /// The bindings of the same port whose addresses overlap.
@@ -147,7 +156,7 @@ impl Ports {
 /// Linux's range for ports that nobody names (`net.ipv4.ip_local_port_range`).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 const EPHEMERAL_COUNT: u16 = *EPHEMERAL.end() - *EPHEMERAL.start() + 1;
-/// Services of which it is known that somebody listened on them lately.
+/// Ports of which it is known that somebody listened on them lately.
 const LEFT_MAX: usize = 256;
 /// Bindings there can be, of all processes.
 const MAX_BINDINGS: usize = 1 << 18;

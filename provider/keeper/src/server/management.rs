@@ -22,7 +22,7 @@ pub(super) struct Management {
     start: Instant,
     /// Some process has not taken all its datagrams.
     has_waiting: bool,
-    /// Requests to services whose listener left a moment ago, and until when they wait for another.
+    /// Requests to ports whose listener left lately, and until when they wait for another.
     held: VecDeque<(Instant, Route, Box<Mad>)>,
 }
 
@@ -128,7 +128,7 @@ impl Management {
 
     fn deliver(&mut self, now: u64, route: Route, mad: Box<Mad>) {
         let Some(mad) = self.members.deliver(route, mad) else { return };
-        if self.held.len() < HELD_MAX && self.members.was_served(&mad, HOLD) {
+        if self.held.len() < HELD_MAX && self.members.was_served(&mad, LATELY) {
             self.held.push_back((Instant::now() + HOLD, route, mad));
         } else {
             self.cm.handle_mad(now, &route, &mad);
@@ -165,8 +165,10 @@ impl std::fmt::Debug for Management {
     }
 }
 
-/// How long a request waits for a new listener where one left a moment ago, at most.
-const HOLD: Duration = Duration::from_secs(1);
+/// How long a request waits for a new listener where one left lately, at most.
+const HOLD: Duration = Duration::from_secs(2);
+/// How long ago that is, at most.
+const LATELY: Duration = Duration::from_secs(5);
 /// Requests that wait so.
 const HELD_MAX: usize = 256;
 /// How soon a process that had no room for its datagrams is tried again.

@@ -187,6 +187,7 @@ impl CmId {
             id.listener = Some(listener);
             id.phase = Phase::Listening;
             state.by_listener.insert(listener, token);
+            tracing::debug!(service = %addr.service, "listening");
             Ok(())
         })
     }
@@ -327,6 +328,7 @@ impl CmId {
             let mut event = event_of(CmEventKind::MulticastJoin, 0, ConnParam::default());
             event.ud = Some(UdParam { ah, qp_num: MULTICAST_QPN, qkey: UDP_QKEY });
             id.channel.push(token, event);
+            tracing::debug!(%group, "joined");
             Ok(())
         })
     }

@@ -1,5 +1,6 @@
 //! Two QPs of one process that talk over the loopback interface, through real sockets.
 
+mod connections;
 mod end;
 mod objects;
 mod operations;
