@@ -124,12 +124,24 @@ impl World {
         let late = self.connection(first).plan.late;
         self.inherit(first);
         for index in [first, first + 1] {
+            let Connect { selective, service, .. } = self.connection(first).plan;
+            if selective && service.is_reliable() {
+                let End { host, qpn, .. } = self.ends[index];
+                let id = self.hosts[host].id;
+                let agreed = self.fabric.network.call(id, |device, _, _| device.repeat_selectively(qpn));
+                agreed.expect("the profile has it, and the QP is in RESET");
+            }
             let steps = if late && index > first { 2 } else { 3 };
             for (state, mask) in &TRANSITIONS[..steps] {
                 self.step_to(index, *state, *mask);
             }
             let End { host, qpn, .. } = self.ends[index];
-            self.wire.borrow_mut().watch(self.hosts[host].addresses, qpn, &self.connection(first).plan);
+            let connection = self.connection(first);
+            let (addresses, mut wire) = (self.hosts[host].addresses, self.wire.borrow_mut());
+            wire.watch(addresses, qpn, &connection.plan);
+            if connection.is_troubled {
+                wire.trouble(addresses, qpn);
+            }
         }
     }
 
@@ -357,6 +369,8 @@ impl World {
         for index in 0..self.ends.len() {
             if self.ends[index].host == host {
                 self.connection_mut(index).is_troubled = true;
+                let End { qpn, .. } = self.ends[index];
+                self.wire.borrow_mut().trouble(self.hosts[host].addresses, qpn);
             }
         }
     }

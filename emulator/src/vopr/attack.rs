@@ -161,9 +161,12 @@ impl Aim {
 
     /// Something that the QP might take as a response.
     fn response(&mut self, chance: &mut Chance) -> Vec<u8> {
-        let choices: Vec<_> =
-            Opcode::all().filter(|opcode| opcode.service() == self.service && opcode.is_response()).collect();
-        let opcode = if choices.is_empty() { Opcode::RC_ACKNOWLEDGE } else { *chance.pick(&choices) };
+        let is_response = |opcode: &Opcode| opcode.service() == self.service && opcode.is_response();
+        let mut choices: Vec<_> = Opcode::all().filter(is_response).collect();
+        // As often an acknowledgement as anything else.
+        choices
+            .extend([Opcode::RC_ACKNOWLEDGE.in_service(self.service).unwrap_or(Opcode::RC_ACKNOWLEDGE); 4]);
+        let opcode = *chance.pick(&choices);
         let psn = self.response.plus(chance.below(u64::from(self.waiting.min(40)) + 1) as u32);
         let psn = psn.plus_or_minus(chance);
         if chance.one_in(2) && self.waiting > 0 {
@@ -178,7 +181,12 @@ impl Aim {
             3 => Syndrome::from_u8(0x20 | chance.below(12) as u8),
             _ => Syndrome::ACK,
         };
-        let len = self.payload_len(opcode, chance);
+        // What those that repeat selectively say in a NAK.
+        let is_bitmap = opcode.operation() == Operation::Acknowledge && chance.one_in(4);
+        let len = match is_bitmap {
+            true => 4 * chance.below(20) as usize,
+            false => self.payload_len(opcode, chance),
+        };
         let header = self.header(opcode, psn, chance);
         let header = header.aeth(syndrome, chance.bits() as u32 & 0xff_ffff).atomic_ack_eth(chance.bits());
         write(&header, len, chance)

@@ -295,6 +295,9 @@ impl World {
         if sender.messages[number].op == Op::SendInvalidate {
             let key = sender.messages[number].key;
             self.window_taken(index, key);
+            // A READ request that came twice, and late, finds the window gone.
+            let hit = self.wire.borrow().hit(self.ends[index].name.connection);
+            self.connection_mut(index).lost_memory |= hit > 0;
         }
         Ok(())
     }

@@ -56,6 +56,8 @@ struct Temper {
     attacks: bool,
     /// Receive WQEs come late or not at all.
     starves: bool,
+    /// Ends repeat selectively.
+    selective: bool,
     /// Ends share SRQs.
     srqs: bool,
     /// Ends bind memory windows.
@@ -102,6 +104,7 @@ impl Temper {
             noise,
             attacks,
             starves,
+            selective: chance.one_in(4),
             srqs: chance.one_in(3),
             windows,
             services,
@@ -227,6 +230,7 @@ impl Generator {
             retry_cnt: *self.chance.pick(&[7, 3, 0]),
             rd_atomic: [0, 1].map(|_| *self.chance.pick(&[1, 2, 16])),
             ipv6: self.chance.one_in(3),
+            selective: self.chance.one_in(3),
             work: [0, 1].map(|_| self.chance.below(8) as u8),
         })
     }
@@ -257,6 +261,7 @@ impl Generator {
             traffic_class: *self.chance.pick(&[26 << 2 | 2, 26 << 2 | 2, 0, 46 << 2 | 1]),
             ipv6: self.chance.one_in(3),
             late: self.chance.one_in(8),
+            selective: self.temper.selective && self.chance.below(4) > 0,
             srq: [0, 1].map(|_| if self.temper.srqs { self.chance.below(3) as u8 } else { 0 }),
         };
         self.connections.push(connect);
@@ -415,6 +420,7 @@ fn shape(chance: &mut Chance) -> Shape {
         ecn: chance.one_in(4).then_some(ecn),
         pfc: chance.one_in(4).then_some(pfc),
         nic_queue_bytes: *chance.pick(&[4 << 10, 32 << 10, 32 << 10, 256 << 10]),
+        dcqcn: chance.one_in(5),
         window_packets: *chance.pick(&[[512, 32], [512, 32], [64, 8], [8, 8]]),
     }
 }

@@ -44,6 +44,9 @@ pub struct Shape {
     pub nic_queue_bytes: u64,
     /// Largest window of a QP in packets, and the first one.
     pub window_packets: [u32; 2],
+    /// Whether QPs slow down when they are told of congestion (DCQCN).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dcqcn: bool,
 }
 
 /// One thing that is done.
@@ -169,6 +172,9 @@ pub struct Connect {
     pub ipv6: bool,
     /// Whether b stays in RTR until it is resumed.
     pub late: bool,
+    /// Whether both ends repeat selectively, where the service repeats at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub selective: bool,
     /// The number, on its host, of the SRQ that each end receives from; 0 for a queue of its own. XRC SRQs count by
     /// themselves, and a target without one has number 0 of those.
     #[serde(default)]
@@ -454,6 +460,9 @@ pub struct Expose {
     pub rd_atomic: [u8; 2],
     /// Whether it goes over IPv6.
     pub ipv6: bool,
+    /// Whether it repeats selectively, where the service repeats at all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub selective: bool,
     /// Send and receive work requests that it begins with.
     pub work: [u8; 2],
 }

@@ -99,6 +99,10 @@ impl World {
             aim: Aim::new(region),
         });
         let index = self.prey.len() - 1;
+        if expose.selective && expose.service.is_reliable() {
+            let agreed = self.fabric.network.call(id, |device, _, _| device.repeat_selectively(qpn));
+            agreed.expect("the profile has it, and the QP is in RESET");
+        }
         for (state, mask) in TRANSITIONS {
             let attr = QpAttr { qp_state: state, ..self.prey_attributes(index) };
             let mask = attributes_of(qp_type, state, mask).union(QpAttrMask::STATE);

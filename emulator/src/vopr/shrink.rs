@@ -109,7 +109,7 @@ fn simpler(step: &Step) -> Vec<Step> {
         Step::Wait { ns } => forms.push(Step::Wait { ns: Nanos::min(*ns / 2, 100_000) }),
         Step::Connect(connect) => {
             forms.push(Step::Connect(super::Connect { ipv6: false, late: false, psns: [0, 0], ..*connect }));
-            forms.push(Step::Connect(super::Connect { sig_all: [false; 2], ..*connect }));
+            forms.push(Step::Connect(super::Connect { sig_all: [false; 2], selective: false, ..*connect }));
         }
         _ => {}
     }

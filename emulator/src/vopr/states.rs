@@ -127,7 +127,8 @@ impl World {
                 format!("{} READs and atomics outstanding, at most {most}", requester.reads_outstanding);
             return Err(end.fault("psn", text));
         }
-        if requester.in_flight > requester.window {
+        // Who repeats selectively does not go back when the window is cut, and has more in flight for a while.
+        if requester.in_flight > requester.window && !plan.selective {
             let text =
                 format!("{} packets in flight, and a window of {}", requester.in_flight, requester.window);
             return Err(end.fault("psn", text));

@@ -43,6 +43,8 @@ struct Watched {
     mtu: u32,
     /// For sequence NAKs and for RNR NAKs.
     retries: [u8; 2],
+    /// It repeats selectively: a NAK comes with each packet behind a gap.
+    selective: bool,
     /// The PSN of the last NAK of each kind to it, and how many in a row had it.
     naks: [(Psn, u64); 2],
     /// A digest of each request by its PSN.
@@ -64,6 +66,7 @@ impl Wire {
                 connection: plan.number,
                 mtu: if plan.service == plan::Service::Ud { MAX_MTU } else { plan.mtu },
                 retries: [plan.retry_cnt, plan.rnr_retry],
+                selective: plan.selective,
                 requests: BTreeMap::new(),
                 naks: [(Psn::default(), 0); 2],
                 hit: 0,
@@ -76,6 +79,15 @@ impl Wire {
     pub(super) fn forget(&mut self, addresses: [IpAddr; 2], qpn: Qpn) {
         for address in addresses {
             self.qps.remove(&(address, qpn));
+        }
+    }
+
+    /// Any number of packets to a QP may be lost where nobody sees it.
+    pub(super) fn trouble(&mut self, addresses: [IpAddr; 2], qpn: Qpn) {
+        for address in addresses {
+            if let Some(qp) = self.qps.get_mut(&(address, qpn)) {
+                qp.hit = qp.hit.max(ANY_NUMBER);
+            }
         }
     }
 
@@ -145,9 +157,11 @@ impl Wire {
         }
         *count += 1;
         let retries = qp.retries[kind];
-        let is_endless = kind == 1 && retries == RNR_RETRY_FOREVER;
+        let is_endless = if kind == 0 { qp.selective } else { retries == RNR_RETRY_FOREVER };
         // One fault may bring two: a packet that comes late, and what was sent again for it.
-        if *count > u64::from(retries) + 1 + 2 * hit && !is_endless {
+        // A packet that was kept behind a gap is refused when its turn comes, and again when it comes again.
+        let each = if qp.selective { 2 } else { 1 };
+        if *count > each * (u64::from(retries) + 1) + 2 * hit && !is_endless {
             let text = format!("{packet} comes for the {count}th time, with {retries} retries");
             return Err(Fault::new("retries", text));
         }
@@ -209,6 +223,8 @@ fn mix(digest: u64, bytes: &[u8]) -> u64 {
     digest
 }
 
+/// More packets than a plan has.
+const ANY_NUMBER: u64 = 1 << 40;
 /// Packets remembered.
 const RECENT: usize = 16;
 /// The MTU of datagrams, which is that of the link.

@@ -11,7 +11,7 @@ use crate::network::HostId;
 use crate::nic::NicConfig;
 use crate::switch::SwitchConfig;
 use bytes::Bytes;
-use ferroce_core::{Counter, Event, Nanos, Profile, QpState};
+use ferroce_core::{Counter, Dcqcn, Event, Nanos, Profile, QpState, Reacts};
 use ferroce_wire::Qpn;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -314,7 +314,14 @@ impl World {
 
 fn config(seed: u64, endpoints: usize, shape: &Shape) -> FabricConfig {
     let [window_packets, first_window_packets] = shape.window_packets;
-    let profile = Profile { window_packets, first_window_packets, ..Profile::default() };
+    let reacts = if shape.dcqcn { Reacts::Always } else { Reacts::Never };
+    let profile = Profile {
+        window_packets,
+        first_window_packets,
+        selective_repeat: true,
+        dcqcn: Dcqcn { reacts, ..Dcqcn::default() },
+        ..Profile::default()
+    };
     FabricConfig {
         seed,
         endpoints,

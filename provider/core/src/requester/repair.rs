@@ -70,6 +70,14 @@ impl Repair {
         self.base.plus(self.held.len() as u32)
     }
 
+    /// The responder has not the first one, whatever it said: it may have kept it, found no receive WQE when its turn came,
+    /// and said so in a NAK that was lost.
+    fn miss_first(&mut self) {
+        if let Some(held) = self.held.front_mut() {
+            self.held_count -= u32::from(std::mem::take(held));
+        }
+    }
+
     /// Takes in what the responder has of the packets before `next`.
     fn learn(&mut self, bitmap: &[u8], next: Psn) {
         let sent = next.distance_from(self.base).max(0) as usize;
@@ -118,11 +126,15 @@ impl Requester {
         ctx: &mut Context<'_>,
         bitmap: &[u8],
     ) -> Result<(), RequesterFault> {
-        // In an RNR wait the same packet is waited for; and what is being gone through anew needs no repair.
-        if self.repair.is_none() || bitmap.is_empty() || self.rnr_waiting || self.next != self.high {
+        if self.repair.is_none() || bitmap.is_empty() {
             return self.handle_sequence_nak(ctx);
         }
         ctx.count(Counter::PacketSeqErr);
+        // In an RNR wait the same packet is waited for; and what is being gone through anew needs no repair. It may have
+        // been sent before the responder got any of that, so it costs no retry.
+        if self.rnr_waiting || self.next != self.high {
+            return Ok(());
+        }
         let patience = if self.cursor < self.queue.tail() { REORDER_PACKETS } else { 0 };
         let Some(repair) = &mut self.repair else { return Ok(()) };
         repair.learn(bitmap, self.next);
@@ -142,6 +154,7 @@ impl Requester {
     pub(super) fn repair_all(&mut self) {
         let (unacked, next) = (self.unacked, self.next);
         if let Some(repair) = &mut self.repair {
+            repair.miss_first();
             repair.lost.clear();
             repair.resent.clear();
             repair.judged = unacked;
