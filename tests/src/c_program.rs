@@ -1,4 +1,4 @@
-//! Programs in C, compiled against the system's verbs headers as any application is.
+//! Programs in C, compiled against the system's headers as any application is.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ pub struct CProgram {
 }
 
 impl CProgram {
-    /// Compiles `c/NAME.c` of this crate and links it with the system's libibverbs.
+    /// Compiles `c/NAME.c` of this crate and links it with the system's libibverbs, and with its librdmacm if it calls that.
     ///
     /// # Panics
     /// When the compiler fails, with what it said.
@@ -24,7 +24,7 @@ impl CProgram {
             .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
             .arg(folder.path().join("program"))
             .arg(sources.join(name).with_extension("c"))
-            .arg("-libverbs")
+            .args(["-Wl,--as-needed", "-lrdmacm", "-libverbs"])
             .output()
             .unwrap_or_else(|error| panic!("cannot start cc: {error}"));
         assert!(output.status.success(), "cc {name}.c:\n{}", String::from_utf8_lossy(&output.stderr));

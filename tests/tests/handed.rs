@@ -23,11 +23,12 @@
 //! | D19 | different path MTUs | here |
 //! | D20 | sizes around the MTU | here |
 //! | D21 | the GID index | `pingpong.rs`; ibverbs `queries::gid_table`, `queries::path_over_an_empty_gid` |
+//! | D22 | connections run out | `rdmacm.rs` |
 //! | D23 | loss | `loss.rs`; in virtual time: core `loss::a_bad_link…`, `loss::a_dead_link…` |
 //! | D24 | memlock | here |
 //! | D25 | the ABI of NCCL | ibverbs `symbols`, `queries::port_attributes_of_every_size` |
 //!
-//! The missing rows need UC and UD (D2), shared receive queues (D13) or the connection manager (D22).
+//! The missing rows need UC and UD (D2) or shared receive queues (D13).
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};

@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use ferroce_tests::c_program::CProgram;
 use ferroce_tests::program::{Ended, Program};
 use ferroce_tests::sandbox::{Sandbox, append};
 use ferroce_tests::turn::Turn;
-use ferroce_tests::{PATIENCE, matrix, trials};
+use ferroce_tests::{PATIENCE, announce, matrix, trials};
 
 /// A server and its client; `ADDR` stands for the server's address.
 struct Play {
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         a_killed_client_is_disconnected,
         connections_are_made_after_the_keeper_was_killed,
         two_servers_cannot_have_one_port,
+        connections_do_not_run_out,
     ];
     matrix::run(plays.chain(others).collect())
 }
@@ -192,4 +194,18 @@ fn two_servers_cannot_have_one_port() {
     let _first = start_server(&sandbox, "lo", "rping -s -a ADDR", OWN);
     let second = start(&sandbox, "lo", "rping -s -a ADDR", OWN, &[]).finish(PATIENCE);
     assert!(!second.is_success() && second.output().contains("Address already in use"), "{second}");
+}
+
+/// D22 of the faults that other stacks had: thousands of connections, and nothing of them is left.
+fn connections_do_not_run_out() {
+    let _turn = Turn::wait();
+    let sandbox = sandbox();
+    let program = CProgram::compile(&sandbox, "cycles");
+    let path = program.path();
+    for address in ["127.0.0.1", OWN] {
+        let line = format!("{} ADDR 2000 200", path.display());
+        let ended = start(&sandbox, "lo", &line, address, &[]).finish(PATIENCE);
+        assert!(ended.is_success(), "{ended}");
+        announce(ended.stdout.trim());
+    }
 }
