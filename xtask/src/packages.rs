@@ -130,7 +130,7 @@ fn has_python_module(name: &str) -> bool {
 
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 11] = [
     Need {
         group: Group::Build,
         purpose: "linking libibverbs.so.1",
@@ -176,6 +176,14 @@ const NEEDS: [Need; 10] = [
         purpose: "checking our C layouts against the system's verbs.h",
         probe: Probe::File("/usr/include/infiniband/verbs.h"),
         apt: "libibverbs-dev",
+        dnf: "rdma-core-devel",
+        pacman: "rdma-core",
+    },
+    Need {
+        group: Group::Test,
+        purpose: "compiling programs that use librdmacm",
+        probe: Probe::File("/usr/include/rdma/rsocket.h"),
+        apt: "librdmacm-dev",
         dnf: "rdma-core-devel",
         pacman: "rdma-core",
     },

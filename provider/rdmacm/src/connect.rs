@@ -18,7 +18,7 @@ unsafe extern "C" fn rdma_listen(id: *mut RdmaCmId, backlog: c_int) -> c_int {
     minus_one(unsafe { listen(id, backlog) })
 }
 
-unsafe fn listen(id: *mut RdmaCmId, backlog: c_int) -> Result<(), Errno> {
+pub(crate) unsafe fn listen(id: *mut RdmaCmId, backlog: c_int) -> Result<(), Errno> {
     // SAFETY: the C contract.
     let (id, private) = unsafe { parts(id) }?;
     private.cm.listen(u32::try_from(backlog).unwrap_or(0))?;
@@ -31,7 +31,7 @@ unsafe extern "C" fn rdma_connect(id: *mut RdmaCmId, conn_param: *mut RdmaConnPa
     minus_one(unsafe { connect(id, conn_param) })
 }
 
-unsafe fn connect(id: *mut RdmaCmId, conn_param: *const RdmaConnParam) -> Result<(), Errno> {
+pub(crate) unsafe fn connect(id: *mut RdmaCmId, conn_param: *const RdmaConnParam) -> Result<(), Errno> {
     // SAFETY: the C contract.
     let (abi, private) = unsafe { parts(id) }?;
     // SAFETY: the C contract.
@@ -58,7 +58,7 @@ unsafe extern "C" fn rdma_accept(id: *mut RdmaCmId, conn_param: *mut RdmaConnPar
     minus_one(unsafe { accept(id, conn_param) })
 }
 
-unsafe fn accept(id: *mut RdmaCmId, conn_param: *const RdmaConnParam) -> Result<(), Errno> {
+pub(crate) unsafe fn accept(id: *mut RdmaCmId, conn_param: *const RdmaConnParam) -> Result<(), Errno> {
     // SAFETY: the C contract.
     let (abi, private) = unsafe { parts(id) }?;
     let is_named = !conn_param.is_null();
@@ -164,7 +164,7 @@ unsafe extern "C" fn rdma_disconnect(id: *mut RdmaCmId) -> c_int {
     minus_one(unsafe { disconnect(id) })
 }
 
-unsafe fn disconnect(id: *mut RdmaCmId) -> Result<(), Errno> {
+pub(crate) unsafe fn disconnect(id: *mut RdmaCmId) -> Result<(), Errno> {
     // SAFETY: the C contract.
     unsafe { qp::to_error(id) };
     // SAFETY: the C contract.

@@ -96,7 +96,7 @@ unsafe extern "C" fn rdma_get_request(listen: *mut RdmaCmId, id: *mut *mut RdmaC
     minus_one(request.and_then(|request| unsafe { pointer::write(id, request) }))
 }
 
-unsafe fn get_request(listen: *mut RdmaCmId) -> Result<*mut RdmaCmId, Errno> {
+pub(crate) unsafe fn get_request(listen: *mut RdmaCmId) -> Result<*mut RdmaCmId, Errno> {
     // SAFETY: the C contract.
     let event = unsafe { event::next_request(listen) }?;
     // SAFETY: just read.

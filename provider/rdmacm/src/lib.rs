@@ -2,7 +2,7 @@
 //!
 //! Connections are those of [`ferroce::cm`]; queue pairs, completion queues and all else of verbs are made through
 //! `libibverbs.so.1`, as any program makes them. What an ID's pointer points to is a block of ours that begins with the
-//! public structure, because programs read its fields.
+//! public structure, because programs read its fields. [`rsocket`] has streams over such connections.
 //!
 //! # Contract of the exported functions
 //! All pointers are null, or what librdmacm's manual pages demand there: objects made by this library and not yet
@@ -24,6 +24,5 @@ mod multicast;
 mod option;
 mod qp;
 mod rsocket;
-
 mod srq;
 mod strings;

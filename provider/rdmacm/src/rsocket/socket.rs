@@ -1,0 +1,609 @@
+//! A socket: from its making to its end.
+
+use super::iomap::Mappings;
+use super::memory::{LOCAL_WRITE, REMOTE_WRITE, Registration};
+use super::options::Options;
+use super::stream::{End, Stream};
+use super::wire::{ConnData, Message};
+use super::{poll, table};
+use crate::device::last_error;
+use crate::ibv::qp_type;
+use crate::layout::{RdmaCmId, RdmaConnParam};
+use crate::{connect, endpoint, event, id};
+use ferroce::cm::PortSpace;
+use ferroce_abi::errno::Errno;
+use ferroce_abi::pointer;
+use libc::{c_int, c_void, sockaddr, sockaddr_storage};
+use parking_lot::Mutex;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A socket.
+pub(super) struct Socket {
+    fd: c_int,
+    is_nonblocking: AtomicBool,
+    inner: Mutex<Inner>,
+    /// Of those who wait one waits at the descriptors, the others for it.
+    turn: Mutex<()>,
+    /// How often somebody has looked.
+    turns: AtomicU64,
+}
+
+/// What only the holder of the lock touches.
+pub(super) struct Inner {
+    pub(super) id: *mut RdmaCmId,
+    pub(super) phase: Phase,
+    pub(super) options: Options,
+    /// SO_ERROR.
+    pub(super) error: c_int,
+    pub(super) stream: Option<Stream>,
+}
+
+/// Where a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Idle,
+    Listening,
+    Connecting,
+    /// Connected, if the peer agrees.
+    Accepting,
+    Connected,
+    /// It could not be connected.
+    Failed(c_int),
+}
+
+// SAFETY: the pointer is to an ID of its own, which may be used by every thread, one at a time.
+unsafe impl Send for Inner {}
+
+impl Socket {
+    /// A new one.
+    pub(super) fn new() -> Result<Socket, Errno> {
+        // SAFETY: a null pointer asks for a channel of its own.
+        let id = unsafe { id::create(null_mut(), null_mut(), PortSpace::Tcp as u32, qp_type::RC) }?;
+        Socket::of(id, Options::default())
+    }
+
+    fn of(id: *mut RdmaCmId, options: Options) -> Result<Socket, Errno> {
+        // SAFETY: just made, with a channel of its own.
+        let channel = unsafe { (*id).channel };
+        // SAFETY: as above.
+        let fd = unsafe { (*channel).fd };
+        // Who waits does so at the descriptor.
+        // SAFETY: changing a descriptor's flags touches no memory.
+        if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+            let errno = last_error();
+            // SAFETY: just made, and nobody else has it.
+            let _gone = unsafe { id::destroy_with_all(id) };
+            return Err(errno);
+        }
+        let inner = Inner { id, phase: Phase::Idle, options, error: 0, stream: None };
+        Ok(Socket {
+            fd,
+            is_nonblocking: AtomicBool::new(false),
+            inner: Mutex::new(inner),
+            turn: Mutex::new(()),
+            turns: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn fd(&self) -> c_int {
+        self.fd
+    }
+
+    pub(super) fn is_nonblocking(&self) -> bool {
+        self.is_nonblocking.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_nonblocking(&self, is_nonblocking: bool) {
+        self.is_nonblocking.store(is_nonblocking, Ordering::Relaxed);
+    }
+
+    /// Works on it.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.inner.lock())
+    }
+
+    /// Works on it until there is a result, waiting for the peer in between; without waiting EAGAIN.
+    pub(super) fn until<T>(
+        &self,
+        waits: bool,
+        mut work: impl FnMut(&mut Inner) -> Option<Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        let spins_until = Instant::now() + POLLING_TIME;
+        loop {
+            let (fds, seen) = {
+                let mut inner = self.inner.lock();
+                inner.progress();
+                if let Some(result) = work(&mut inner) {
+                    return result;
+                }
+                if !waits {
+                    return Err(Errno(libc::EAGAIN));
+                }
+                if Instant::now() < spins_until {
+                    continue;
+                }
+                inner.arm();
+                inner.progress();
+                if let Some(result) = work(&mut inner) {
+                    return result;
+                }
+                (inner.fds(), self.turns.load(Ordering::SeqCst))
+            };
+            let _turn = self.turn.lock();
+            // Somebody has looked meanwhile, and may have taken what we would wait for.
+            if self.turns.load(Ordering::SeqCst) != seen {
+                continue;
+            }
+            poll::wait(fds)?;
+            self.look();
+        }
+    }
+
+    /// Takes what has come.
+    pub(super) fn look(&self) {
+        let mut inner = self.inner.lock();
+        if let Some(stream) = &mut inner.stream {
+            stream.take_events();
+        }
+        inner.progress();
+        self.turns.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Connects.
+    ///
+    /// # Safety
+    /// The C contract.
+    pub(super) unsafe fn connect(&self, addr: *const sockaddr) -> Result<(), Errno> {
+        {
+            let mut inner = self.inner.lock();
+            inner.progress();
+            match inner.phase {
+                Phase::Idle => {
+                    // SAFETY: the C contract.
+                    unsafe { inner.start_to_connect(addr) }?;
+                    if self.is_nonblocking() {
+                        return Err(Errno(libc::EINPROGRESS));
+                    }
+                }
+                Phase::Connecting if self.is_nonblocking() => return Err(Errno(libc::EALREADY)),
+                Phase::Connecting => {}
+                Phase::Connected => return Ok(()),
+                Phase::Listening | Phase::Accepting => return Err(Errno(libc::EISCONN)),
+                Phase::Failed(errno) => return Err(Errno(errno)),
+            }
+        }
+        self.until(true, |inner| inner.is_connected().transpose())
+    }
+
+    /// Accepts a connection.
+    pub(super) fn accept(&self) -> Result<Socket, Errno> {
+        self.until(!self.is_nonblocking(), |inner| {
+            if inner.phase != Phase::Listening {
+                return Some(Err(Errno::INVALID));
+            }
+            loop {
+                // SAFETY: the socket's own ID.
+                match unsafe { endpoint::get_request(inner.id) } {
+                    Ok(request) => match accepted(request, inner.options) {
+                        Ok(socket) => return Some(Ok(socket)),
+                        // That peer is refused, and the next one may be better.
+                        Err(errno) => tracing::info!(errno = errno.0, "an rsocket's peer was refused"),
+                    },
+                    Err(Errno(libc::EAGAIN)) => return None,
+                    Err(errno) => return Some(Err(errno)),
+                }
+            }
+        })
+    }
+
+    /// Sends; in blocking mode all of it.
+    ///
+    /// # Safety
+    /// The C contract: `from` is `length` readable bytes.
+    pub(super) unsafe fn send(&self, from: *const u8, length: usize, flags: c_int) -> Result<usize, Errno> {
+        // SAFETY: the C contract.
+        self.push(length, flags, |stream, done| unsafe {
+            stream.send(from.wrapping_add(done), length - done)
+        })
+    }
+
+    /// Writes into what the peer has mapped at `offset`.
+    ///
+    /// # Safety
+    /// The C contract: `from` is `length` readable bytes.
+    pub(super) unsafe fn write_mapped(
+        &self,
+        from: *const u8,
+        length: usize,
+        offset: u64,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
+        self.push(length, flags, |stream, done| {
+            let at = offset.wrapping_add(done as u64);
+            // SAFETY: the C contract.
+            unsafe { stream.write_mapped(from.wrapping_add(done), length - done, at) }
+        })
+    }
+
+    fn push(
+        &self,
+        length: usize,
+        flags: c_int,
+        mut write: impl FnMut(&mut Stream, usize) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let waits = !self.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0;
+        let mut done = 0;
+        let result = self.until(waits, |inner| {
+            let stream = match inner.connected() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return None,
+                Err(errno) => return Some(Err(errno)),
+            };
+            if !stream.is_writable() {
+                return Some(Err(Errno(libc::EPIPE)));
+            }
+            if let Err(errno) = stream.tell_mappings() {
+                return Some(Err(errno));
+            }
+            if stream.mappings.has_news() {
+                return None;
+            }
+            match write(stream, done) {
+                Ok(count) => done += count,
+                Err(errno) => return Some(Err(errno)),
+            }
+            (done == length).then_some(Ok(()))
+        });
+        match result {
+            Ok(()) => Ok(done),
+            Err(_) if done > 0 => Ok(done),
+            Err(Errno(libc::EPIPE)) => Err(Errno(libc::ECONNRESET)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Receives what there is; 0 when no more will come.
+    ///
+    /// # Safety
+    /// The C contract: `to` is room for `length` bytes.
+    pub(super) unsafe fn receive(&self, to: *mut u8, length: usize, flags: c_int) -> Result<usize, Errno> {
+        let waits = !self.is_nonblocking() && flags & libc::MSG_DONTWAIT == 0;
+        let peeks = flags & libc::MSG_PEEK != 0;
+        let wants_all = flags & libc::MSG_WAITALL != 0 && !peeks;
+        let mut done = 0;
+        let result = self.until(waits, |inner| {
+            let stream = match inner.connected() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return None,
+                Err(errno) => return Some(Err(errno)),
+            };
+            if !stream.has_data() {
+                return None;
+            }
+            // SAFETY: the C contract.
+            done += unsafe { stream.receive(to.wrapping_add(done), length - done, peeks) };
+            let is_over = stream.unread() == 0 && !stream.directions().0;
+            if done == 0 && stream.end() == Some(End::Broken) {
+                return Some(Err(Errno(libc::ECONNRESET)));
+            }
+            // What was read makes room, of which the peer is told.
+            stream.process();
+            (!wants_all || done == length || is_over).then_some(Ok(()))
+        });
+        match result {
+            Ok(()) => Ok(done),
+            Err(_) if done > 0 => Ok(done),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Ends one direction or both.
+    pub(super) fn shut_down(&self, how: c_int) -> Result<(), Errno> {
+        let message = self.with(|inner| {
+            inner.progress();
+            let Some(stream) = inner.connected()? else { return Err(Errno(libc::ENOTCONN)) };
+            let (is_readable, is_writable) = stream.directions();
+            let (message, after) = match how {
+                libc::SHUT_RDWR => (Some(Message::Disconnect), (false, false)),
+                libc::SHUT_WR if is_readable => (Some(Message::Shutdown), (true, false)),
+                libc::SHUT_WR => (Some(Message::Disconnect), (false, false)),
+                libc::SHUT_RD if is_writable => (None, (false, true)),
+                libc::SHUT_RD => (Some(Message::Disconnect), (false, false)),
+                _ => return Err(Errno::INVALID),
+            };
+            stream.set_directions(after.0, after.1);
+            Ok(message)
+        })?;
+        if let Some(message) = message {
+            self.until(true, |inner| match &mut inner.stream {
+                Some(stream) => stream.close_direction(message).then_some(Ok(())),
+                None => Some(Ok(())),
+            })?;
+        }
+        self.until(true, |inner| match &inner.stream {
+            Some(stream) => stream.is_drained().then_some(Ok(())),
+            None => Some(Ok(())),
+        })?;
+        if message == Some(Message::Disconnect) {
+            self.with(|inner| {
+                if let Some(stream) = &mut inner.stream {
+                    stream.finish(End::Closed);
+                }
+                // SAFETY: the socket's own ID. Nobody waits for the peer's answer.
+                let _left = unsafe { connect::disconnect(inner.id) };
+            });
+        }
+        Ok(())
+    }
+
+    /// Maps a buffer for the peer, or only registers it.
+    ///
+    /// # Safety
+    /// The C contract.
+    pub(super) unsafe fn map(
+        &self,
+        buf: *mut c_void,
+        length: usize,
+        prot: c_int,
+        offset: i64,
+    ) -> Result<i64, Errno> {
+        if prot & !libc::PROT_WRITE != 0 {
+            return Err(Errno::INVALID);
+        }
+        let is_remote = prot == libc::PROT_WRITE;
+        let offset = if offset == -1 { buf.expose_provenance() as i64 } else { offset };
+        self.until(true, |inner| {
+            let id = inner.id;
+            let stream = match inner.connected() {
+                Ok(Some(stream)) => stream,
+                Ok(None) => return None,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let room = is_remote.then(|| stream.peer.map_or(0, |peer| peer.iomap.length));
+            let access = if is_remote { LOCAL_WRITE | REMOTE_WRITE } else { LOCAL_WRITE };
+            let added = u32::try_from(length).map_err(|_| Errno::INVALID).and_then(|short| {
+                // SAFETY: the socket's own ID.
+                let pd = unsafe { (*id).pd };
+                // SAFETY: the protection domain of the ID's device, which stays open.
+                let registration = unsafe { Registration::new(pd, buf, length, access) }?;
+                let addr = buf.expose_provenance() as u64;
+                stream.mappings.add(registration, addr, short, offset as u64, room)
+            });
+            Some(added.map(|()| offset))
+        })
+    }
+
+    /// Takes a mapping back.
+    pub(super) fn unmap(&self, buf: *const c_void, length: usize) -> Result<(), Errno> {
+        self.with(|inner| {
+            let mappings: &mut Mappings = &mut inner.stream.as_mut().ok_or(Errno(libc::ENOTCONN))?.mappings;
+            mappings.remove(buf, length)
+        })
+    }
+
+    /// Its own address, or the peer's.
+    pub(super) fn address(&self, is_peers: bool) -> Result<sockaddr_storage, Errno> {
+        self.with(|inner| {
+            // SAFETY: the socket's own ID.
+            let addr = unsafe { (*inner.id).route.addr };
+            if is_peers && addr.dst.ss_family == 0 {
+                return Err(Errno(libc::ENOTCONN));
+            }
+            Ok(if is_peers { addr.dst } else { addr.src })
+        })
+    }
+}
+
+/// A socket of a request, with the peer told.
+fn accepted(request: *mut RdmaCmId, options: Options) -> Result<Socket, Errno> {
+    // SAFETY: a request's ID holds the event that brought it.
+    let data = unsafe { conn_data(request) };
+    let socket = Socket::of(request, options)?;
+    socket.with(|inner| {
+        let data = data.ok_or(Errno(libc::EPROTO))?;
+        // SAFETY: the socket's own ID.
+        let mut stream = unsafe { Stream::new(request, &options) }?;
+        stream.meet(&data);
+        let ours = stream.conn_data().to_bytes();
+        inner.stream = Some(stream);
+        let mut param = param(&ours);
+        // SAFETY: the socket's own ID, and parameters of ours.
+        inner.phase = match unsafe { connect::accept(request, &raw mut param) } {
+            Ok(()) => Phase::Connected,
+            Err(Errno(libc::EAGAIN)) => Phase::Accepting,
+            Err(errno) => return Err(errno),
+        };
+        Ok(())
+    })?;
+    Ok(socket)
+}
+
+/// What the peer has said in the event that an ID holds.
+///
+/// # Safety
+/// An ID of a socket.
+unsafe fn conn_data(id: *mut RdmaCmId) -> Option<ConnData> {
+    // SAFETY: the caller's promise.
+    let event = unsafe { (*id).event };
+    // SAFETY: null, or an event that the ID holds.
+    let event = unsafe { pointer::borrow(event) }.ok()?;
+    // SAFETY: events of a connection have these parameters.
+    let conn = unsafe { event.param.conn };
+    // SAFETY: the event's own bytes.
+    let bytes =
+        unsafe { pointer::borrow_slice(conn.private_data.cast::<u8>(), conn.private_data_len.into()) }
+            .ok()?;
+    ConnData::from_bytes(bytes)
+}
+
+fn param(data: &[u8; ConnData::LEN]) -> RdmaConnParam {
+    RdmaConnParam {
+        private_data: data.as_ptr().cast(),
+        private_data_len: data.len() as u8,
+        responder_resources: 0,
+        initiator_depth: 0,
+        flow_control: 1,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        srq: 0,
+        qp_num: 0,
+    }
+}
+
+impl Inner {
+    /// # Safety
+    /// The C contract.
+    unsafe fn start_to_connect(&mut self, addr: *const sockaddr) -> Result<(), Errno> {
+        // SAFETY: the socket's own ID, and the C contract.
+        unsafe { id::resolve_addr(self.id, null(), addr) }?;
+        // SAFETY: the socket's own ID.
+        unsafe { id::resolve_route(self.id) }?;
+        // SAFETY: as above.
+        let stream = unsafe { Stream::new(self.id, &self.options) }?;
+        let ours = stream.conn_data().to_bytes();
+        self.stream = Some(stream);
+        let mut param = param(&ours);
+        // SAFETY: as above, and parameters of ours.
+        match unsafe { connect::connect(self.id, &raw mut param) } {
+            Ok(()) | Err(Errno(libc::EAGAIN)) => {
+                self.phase = Phase::Connecting;
+                Ok(())
+            }
+            Err(errno) => {
+                self.stream = None;
+                Err(errno)
+            }
+        }
+    }
+
+    /// Does what can be done without waiting.
+    pub(super) fn progress(&mut self) {
+        match self.phase {
+            // SAFETY: the socket's own ID.
+            Phase::Connecting | Phase::Accepting => match unsafe { event::complete(self.id) } {
+                Ok(()) => self.established(),
+                Err(Errno(libc::EAGAIN)) => {}
+                Err(errno) => self.fail(errno.0),
+            },
+            Phase::Connected => {
+                let hears_end = self.stream.as_ref().is_some_and(|stream| stream.end().is_none());
+                // SAFETY: the socket's own ID.
+                let has_ended =
+                    hears_end && !matches!(unsafe { event::complete(self.id) }, Err(Errno(libc::EAGAIN)));
+                if let Some(stream) = &mut self.stream {
+                    stream.process();
+                    // The peer's process is gone, or the connection is. What it wrote before has been taken.
+                    if has_ended && stream.end().is_none() {
+                        stream.finish(End::Broken);
+                    }
+                }
+            }
+            Phase::Idle | Phase::Listening | Phase::Failed(_) => {}
+        }
+    }
+
+    /// The peer agrees.
+    fn established(&mut self) {
+        if self.phase == Phase::Connecting {
+            // SAFETY: the socket's own ID.
+            let data = unsafe { conn_data(self.id) };
+            match (data, &mut self.stream) {
+                (Some(data), Some(stream)) => stream.meet(&data),
+                _ => return self.fail(libc::EPROTO),
+            }
+        }
+        self.phase = Phase::Connected;
+        if let Some(stream) = &mut self.stream {
+            stream.process();
+        }
+    }
+
+    fn fail(&mut self, errno: c_int) {
+        self.phase = Phase::Failed(errno);
+        self.error = errno;
+    }
+
+    /// The stream, once it is connected; nothing while it is being connected.
+    fn connected(&mut self) -> Result<Option<&mut Stream>, Errno> {
+        match self.phase {
+            Phase::Connected => Ok(self.stream.as_mut()),
+            Phase::Connecting | Phase::Accepting => Ok(None),
+            Phase::Failed(errno) => Err(Errno(errno)),
+            Phase::Idle | Phase::Listening => Err(Errno(libc::ENOTCONN)),
+        }
+    }
+
+    fn is_connected(&mut self) -> Result<Option<()>, Errno> {
+        Ok(self.connected()?.map(|_| ()))
+    }
+
+    /// Asks for something to be readable when [`Inner::progress`] has something to do.
+    pub(super) fn arm(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.arm();
+        }
+    }
+
+    /// The descriptors to wait at: that of the ID, and that of its completions (-1 for none).
+    pub(super) fn fds(&self) -> [c_int; 2] {
+        // SAFETY: the socket's own ID, with a channel of its own.
+        let channel = unsafe { (*self.id).channel };
+        // SAFETY: as above.
+        let id = unsafe { (*channel).fd };
+        [id, self.stream.as_ref().map_or(-1, Stream::fd)]
+    }
+
+    /// What poll(2) would say of `events`.
+    pub(super) fn ready(&mut self, events: i16) -> i16 {
+        self.progress();
+        let both = events & (libc::POLLIN | libc::POLLOUT);
+        match (self.phase, &self.stream) {
+            (Phase::Connected, Some(stream)) => {
+                let mut ready = 0;
+                if stream.has_data() {
+                    ready |= events & libc::POLLIN;
+                }
+                if stream.can_send() {
+                    ready |= events & libc::POLLOUT;
+                }
+                match stream.end() {
+                    // Programs take it for an error; what came before the end comes first.
+                    Some(_) if ready & libc::POLLIN != 0 && stream.unread() > 0 => ready,
+                    Some(End::Closed) => ready | libc::POLLHUP,
+                    Some(End::Broken) => ready | both | libc::POLLERR,
+                    None => ready,
+                }
+            }
+            (Phase::Failed(_), _) => both | libc::POLLERR,
+            (Phase::Listening, _) if poll::is_readable(self.fds()[0]) => events & libc::POLLIN,
+            _ => 0,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stream = None;
+        // SAFETY: the socket's own ID, which nobody uses any more.
+        let _gone = unsafe { id::destroy_with_all(self.id) };
+    }
+}
+
+/// Closes a socket.
+pub(super) fn close(fd: c_int) -> Result<(), Errno> {
+    let socket = table::remove(fd)?;
+    let is_connected = socket.with(|inner| {
+        inner.progress();
+        inner.phase == Phase::Connected
+    });
+    if is_connected {
+        // One that has ended has nothing to say.
+        let _ended = socket.shut_down(libc::SHUT_RDWR);
+    }
+    Ok(())
+}
+
+/// How long one looks before one waits, as librdmacm's `polling_time`.
+const POLLING_TIME: Duration = Duration::from_micros(10);
