@@ -2,6 +2,7 @@
 
 use ferroce_ibverbs_layout::{IbvAhAttr, IbvCompChannel, IbvContext, IbvCq, IbvGid, IbvPd, IbvQp, IbvSrq};
 use libc::{c_char, c_int, c_void, sockaddr, sockaddr_storage, socklen_t};
+use std::mem::offset_of;
 
 /// `struct rdma_event_channel`.
 #[repr(C)]
@@ -157,10 +158,64 @@ pub(crate) struct RdmaCmJoinMcAttrEx {
     pub(crate) addr: *mut sockaddr,
 }
 
-// On a 64-bit machine, as the system's header has them (tests/layout.c compares every member).
-const _: () = assert!(size_of::<RdmaCmId>() == 416);
-const _: () = assert!(size_of::<RdmaRoute>() == 312);
-const _: () = assert!(size_of::<RdmaCmEvent>() == 80);
-const _: () = assert!(size_of::<RdmaConnParam>() == 24);
-const _: () = assert!(size_of::<RdmaUdParam>() == 56);
-const _: () = assert!(size_of::<RdmaAddrinfo>() == 96);
+/// Where members lie on a 64-bit machine, as the C compiler places them by rdma-core's headers.
+const LAYOUT: [bool; 50] = [
+    size_of::<RdmaCmId>() == 416,
+    size_of::<RdmaRoute>() == 312,
+    size_of::<RdmaCmEvent>() == 80,
+    size_of::<RdmaConnParam>() == 24,
+    size_of::<RdmaUdParam>() == 56,
+    size_of::<RdmaAddrinfo>() == 96,
+    size_of::<IbvSaPathRec>() == 64,
+    size_of::<RdmaAddr>() == 296,
+    size_of::<RdmaIbAddr>() == 40,
+    size_of::<RdmaCmJoinMcAttrEx>() == 16,
+    offset_of!(RdmaCmId, qp) == 24,
+    offset_of!(RdmaCmId, route) == 32,
+    offset_of!(RdmaCmId, ps) == 344,
+    offset_of!(RdmaCmId, port_num) == 348,
+    offset_of!(RdmaCmId, event) == 352,
+    offset_of!(RdmaCmId, send_cq_channel) == 360,
+    offset_of!(RdmaCmId, recv_cq) == 384,
+    offset_of!(RdmaCmId, srq) == 392,
+    offset_of!(RdmaCmId, pd) == 400,
+    offset_of!(RdmaCmId, qp_type) == 408,
+    offset_of!(RdmaAddr, dst) == 128,
+    offset_of!(RdmaAddr, ib) == 256,
+    offset_of!(RdmaRoute, path_rec) == 296,
+    offset_of!(RdmaRoute, num_paths) == 304,
+    offset_of!(RdmaCmEvent, event) == 16,
+    offset_of!(RdmaCmEvent, status) == 20,
+    offset_of!(RdmaCmEvent, param) == 24,
+    offset_of!(RdmaConnParam, responder_resources) == 9,
+    offset_of!(RdmaConnParam, retry_count) == 12,
+    offset_of!(RdmaConnParam, srq) == 14,
+    offset_of!(RdmaConnParam, qp_num) == 16,
+    offset_of!(RdmaUdParam, ah_attr) == 16,
+    offset_of!(RdmaUdParam, qp_num) == 48,
+    offset_of!(RdmaUdParam, qkey) == 52,
+    offset_of!(RdmaAddrinfo, port_space) == 12,
+    offset_of!(RdmaAddrinfo, src_len) == 16,
+    offset_of!(RdmaAddrinfo, src_addr) == 24,
+    offset_of!(RdmaAddrinfo, dst_canonname) == 48,
+    offset_of!(RdmaAddrinfo, route) == 64,
+    offset_of!(RdmaAddrinfo, connect) == 80,
+    offset_of!(RdmaAddrinfo, next) == 88,
+    offset_of!(IbvSaPathRec, dlid) == 32,
+    offset_of!(IbvSaPathRec, flow_label) == 40,
+    offset_of!(IbvSaPathRec, reversible) == 48,
+    offset_of!(IbvSaPathRec, pkey) == 54,
+    offset_of!(IbvSaPathRec, mtu) == 58,
+    offset_of!(IbvSaPathRec, packet_life_time) == 62,
+    offset_of!(IbvSaPathRec, preference) == 63,
+    offset_of!(RdmaCmJoinMcAttrEx, addr) == 8,
+    offset_of!(RdmaIbAddr, pkey) == 32,
+];
+
+const _: () = {
+    let mut at = 0;
+    while at < LAYOUT.len() {
+        assert!(LAYOUT[at]);
+        at += 1;
+    }
+};

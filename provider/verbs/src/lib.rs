@@ -4,7 +4,7 @@
 //! gives a [`Context`], from which come protection domains ([`Pd`]), memory regions ([`Mr`]), memory windows
 //! ([`Mw`]), completion queues ([`Cq`]), queue pairs ([`Qp`]), address handles ([`Ah`]), shared receive queues ([`Srq`]) and XRC domains
 //! ([`Xrcd`]). Work requests and completions are the transport's own types, from
-//! `ferroce_core`.
+//! `ferroce_core`. [`cm`] connects queue pairs through the RDMA CM.
 //!
 //! Packets leave and arrive through UDP port 4791, which the processes of a host share through a keeper that
 //! the first of them starts. Progress is assisted: [`Cq::poll`] on an empty CQ moves packets in the caller's
