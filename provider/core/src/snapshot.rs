@@ -32,7 +32,7 @@ pub struct RequesterSnapshot {
     /// READs and atomics begun and not complete; never more than `max_rd_atomic`.
     pub reads_outstanding: u32,
     /// SEND and WRITE packets between `unacked` and `next`, less those that are known to have arrived; never more than
-    /// `window`.
+    /// `window`, but for a QP that repeats selectively while its window has just shrunk.
     pub in_flight: u32,
     /// Most SEND and WRITE packets that may be in flight now.
     pub window: u32,

@@ -160,6 +160,10 @@ impl Requester {
             repair.judged = unacked;
         }
         self.judge(next);
+        // All of it has arrived, and the acknowledgement was lost: a duplicate brings it back.
+        if let Some(repair) = self.repair.as_mut().filter(|repair| repair.lost.is_empty()) {
+            repair.lost.push_back(unacked);
+        }
     }
 
     /// Takes the packets before `until` for lost that are not held, unless they were before.

@@ -3,7 +3,9 @@
 use crate::end::{Setup, wr};
 use crate::loss::mixed;
 use crate::pair::{Fate, Pair, Way};
-use crate::shot::{RKEY, ack, nak_seq, rnr_nak, send_first, send_last, send_middle, send_only, write_only};
+use crate::shot::{
+    RKEY, ack, nak_seq, read_only, rnr_nak, send_first, send_last, send_middle, send_only, write_only,
+};
 use crate::solo::{Solo, packets};
 use crate::workload::{Job, Workload, arena_for, bad_link};
 use ferroce_core::{
@@ -301,4 +303,21 @@ proptest! {
         pair.rule(bad_link(seed, one_in));
         Workload::new(mixed(seed, 40), mixed(seed ^ 1, 40)).run(&mut pair);
     }
+}
+
+/// Found by the fuzzer: everything has arrived, but the acknowledgement is lost, and nothing is known to be missing.
+#[test]
+fn an_acknowledgement_that_was_lost_is_asked_for_again() {
+    let mut solo = Solo::with(Setup { selective: true, profile: able(), ..Setup::default() });
+    solo.post(1, SendOp::Read { va: 0, rkey: RKEY }, 100).post(2, SendOp::Write { va: 0, rkey: RKEY }, 16);
+    assert_eq!(solo.skip(), 2);
+    solo.rx(gap_report(0, 0, &[1]));
+    assert_eq!(solo.skip(), 1, "the READ");
+    solo.rx(read_only(0, 100, 1)).idle();
+    assert_eq!(solo.end.sent(), [(1, WcStatus::Success)]);
+    let timeout = solo.end.device.poll_timeout().expect("the WRITE is not acknowledged");
+    solo.at(timeout);
+    assert_eq!(solo.skip(), 1, "the WRITE");
+    solo.rx(ack(1, 2));
+    assert_eq!(solo.end.sent(), [(2, WcStatus::Success)]);
 }
