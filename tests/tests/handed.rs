@@ -5,6 +5,7 @@
 //! | row | fault | tests |
 //! |---|---|---|
 //! | D1 | ICRC without the pad | here; on the wire in `capture.rs`; `ib_write_bw -s 33` in `perftest.rs` |
+//! | D2 | AckReq on datagrams | core `uc::messages_are_split_and_never_ask…` and the captures of `ud.rs` there; conformance |
 //! | D3 | reserved bits of the BTH | sent: `capture.rs`; received: core `responder::packets_that_are_not_for_the_qp…` |
 //! | D4 | an atomic done twice | core `loss::an_atomic_whose_answer_was_lost_is_done_once` |
 //! | D5 | no NAK for a wrong R_Key | here |
@@ -15,6 +16,7 @@
 //! | D10 | the receive queue not flushed | here |
 //! | D11 | keys run out | here |
 //! | D12 | resizing a CQ | here |
+//! | D13 | the size of an SRQ | ibverbs `srq::overflow`, `srq::attributes` |
 //! | D14 | a full send queue | ibverbs `post::send_queue_overflow` |
 //! | D15 | isolation of PDs | here |
 //! | D16 | lists of inline data | ibverbs `post::inline_lists` |
@@ -27,8 +29,6 @@
 //! | D23 | loss | `loss.rs`; in virtual time: core `loss::a_bad_link…`, `loss::a_dead_link…` |
 //! | D24 | memlock | here |
 //! | D25 | the ABI of NCCL | ibverbs `symbols`, `queries::port_attributes_of_every_size` |
-//!
-//! The missing rows need UC and UD (D2) or shared receive queues (D13).
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
