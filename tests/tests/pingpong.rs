@@ -27,8 +27,8 @@ const TOOLS: [Tool; 4] = [
 ];
 
 /// Options of `ibv_xsrq_pingpong`; what it says of messages is that all of them came.
-const XSRQ_OPTIONS: [&str; 6] =
-    ["", "-e", "-n 1000", "-n 1000 -e -s 33", "-n 50 -s 65536 -m 4096", "-s 1025 -m 256"];
+const XSRQ_OPTIONS: [&str; 7] =
+    ["", "-e", "-n 1000", "-n 1000 -e -s 33", "-n 50 -s 65536 -m 4096", "-s 1025 -m 256", "-o"];
 
 fn main() -> ExitCode {
     let mut rows = Vec::new();
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
 /// Every option by itself, sizes and MTUs each with the data checked, and some of them together.
 fn rc_options() -> Vec<String> {
     // -t with -e would fail now and then: it takes two completions for one event, and then finds none for the next.
-    let mut options = texts(&["", "-e", "-c", "-n 10000", "-n 10000 -e -c", "-N", "-N -c", "-t", "-t -c"]);
+    let mut options =
+        texts(&["", "-e", "-c", "-n 10000", "-n 10000 -e -c", "-N", "-N -c", "-t", "-t -c", "-o -c"]);
     for size in [1, 2, 3, 33, 1023, 1024, 1025, 4096, 65536, 1_000_000] {
         // A megabyte a thousand times, each way and each byte looked at, takes long and shows nothing more.
         let exchanges = if size == 1_000_000 { " -n 200" } else { "" };
@@ -81,8 +82,17 @@ fn ud_options() -> Vec<String> {
 
 /// The SRQ serves from one to many QPs, and is smaller than what is under way.
 fn srq_options() -> Vec<String> {
-    let mut options =
-        texts(&["", "-e", "-c", "-q 1 -c", "-q 64 -c", "-q 64 -e -c", "-q 32 -r 64 -c", "-n 10000 -c"]);
+    let mut options = texts(&[
+        "",
+        "-e",
+        "-c",
+        "-q 1 -c",
+        "-q 64 -c",
+        "-q 64 -e -c",
+        "-q 32 -r 64 -c",
+        "-n 10000 -c",
+        "-o -c",
+    ]);
     options.extend([1, 33, 1025, 65536].map(|size| format!("-c -s {size}")));
     options.extend(every_mtu());
     options

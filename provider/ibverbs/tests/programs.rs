@@ -99,6 +99,7 @@ mod datagrams {
         there_and_back_over_ipv6,
         built_by_calls,
         requests_that_are_wrong,
+        violations_are_counted,
         handles_of_another_pd,
         groups,
     );

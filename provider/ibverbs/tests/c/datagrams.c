@@ -260,6 +260,37 @@ static void requests_that_are_wrong(void)
 }
 
 /* A PD waits for its address handles, and a QP may only use those of its own PD. */
+/* The port counts datagrams that it drops for their Q_Key. */
+static void violations_are_counted(void)
+{
+	struct pair *pair = datagram_pair(0);
+	struct ibv_ah_attr attr = attr_to(pair, GID_INDEX);
+	struct ibv_ah *ah = ibv_create_ah(pair->pd, &attr);
+	struct ibv_sge sge = { (uintptr_t)pair->memory[0], 5, pair->mr[0]->lkey };
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	int i;
+
+	CHECK_EQ(ibv_query_device(pair->context, &device), 0);
+	CHECK(device.device_cap_flags & IBV_DEVICE_BAD_PKEY_CNTR);
+	CHECK(device.device_cap_flags & IBV_DEVICE_BAD_QKEY_CNTR);
+	post_receive(pair, 1, 7);
+	for (i = 2; i >= 0; i--) {
+		struct ibv_send_wr wr = send_to(ah, pair->qp[1]->qp_num, &sge), *bad;
+
+		wr.wr.ud.remote_qkey += i;
+		CHECK_EQ(ibv_post_send(pair->qp[0], &wr, &bad), 0);
+		CHECK_EQ(completion(pair->cq[0]).status, IBV_WC_SUCCESS);
+	}
+	/* The last one, which is right, came behind the others. */
+	CHECK_EQ(completion(pair->cq[1]).wr_id, 7);
+	CHECK_EQ(ibv_query_port(pair->context, 1, &port), 0);
+	CHECK_EQ(port.qkey_viol_cntr, 2);
+	CHECK_EQ(port.bad_pkey_cntr, 0);
+	CHECK_EQ(ibv_destroy_ah(ah), 0);
+	close_pair(pair);
+}
+
 static void handles_of_another_pd(void)
 {
 	struct pair *pair = datagram_pair(0);
@@ -335,6 +366,7 @@ int main(int argc, char **argv)
 		{ "there_and_back_over_ipv6", there_and_back_over_ipv6 },
 		{ "built_by_calls", built_by_calls },
 		{ "requests_that_are_wrong", requests_that_are_wrong },
+		{ "violations_are_counted", violations_are_counted },
 		{ "handles_of_another_pd", handles_of_another_pd },
 		{ "groups", groups },
 		{ NULL, NULL },
