@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What the kernel charges a socket buffer for a packet beyond its bytes: headers and bookkeeping. Packets of
 /// one segmented send share them, so this errs on the safe side.
-const PACKET_OVERHEAD: u64 = 768;
+pub(super) const PACKET_OVERHEAD: u64 = 768;
 /// How long packets are held back without the receiver taking anything, in nanoseconds. A receiver that does
 /// nothing for so long has stopped, or the board is wrong; loss and retransmission take over. On a machine with many
 /// more processes than processors one waits for its turn for tenths of a second, and UC and UD have no retransmission.

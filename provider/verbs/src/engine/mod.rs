@@ -9,6 +9,7 @@ mod groups;
 mod habit;
 mod hold;
 mod objects;
+mod overdue;
 mod ports;
 mod progress;
 mod queues;
@@ -33,6 +34,7 @@ use ferroce_port::{Port, UdpOptions, UdpPort};
 use groups::Groups;
 use hold::Hold;
 use objects::Objects;
+use overdue::Overdue;
 use parking_lot::{Condvar, Mutex};
 use ports::OpenPort;
 use progress::{Progress, Watched};
@@ -85,8 +87,9 @@ pub(crate) struct State {
     held_events: Vec<(Nanos, Arc<CqShared>)>,
     /// When a round last moved something.
     busy_at: Nanos,
-    /// Rounds that received something since a deadline has come that was not acted upon yet.
-    rounds_overdue: u32,
+    overdue: Overdue,
+    /// Packets that the receiving socket holds at most.
+    socket_holds: u64,
     /// When the counters were last shown on the board.
     shown_at: Nanos,
 }
@@ -123,7 +126,7 @@ impl Engine {
         let options = UdpOptions { gso: !config.no_gso, ..UdpOptions::default() };
         let port = UdpPort::new(socket, options)?;
         let watched = Watched::new(&lease)?;
-        offer_buffer(&lease)?;
+        let socket_holds = offer_buffer(&lease)? / hold::PACKET_OVERHEAD;
         let device = Device::new(DeviceConfig {
             qpn_base: lease.qpn_base(),
             qpn_count: MAX_QP,
@@ -143,7 +146,8 @@ impl Engine {
                 hold: Hold::default(),
                 held_events: Vec::new(),
                 busy_at: 0,
-                rounds_overdue: 0,
+                overdue: Overdue::default(),
+                socket_holds,
                 shown_at: 0,
             }),
             bells: SegQueue::new(),
@@ -289,14 +293,15 @@ fn profile(config: &Config) -> Profile {
 }
 
 /// Tells senders on this host how much the receiving socket holds: three quarters of its buffer, since Linux counts what
-/// was read out as still there until it is a quarter of the buffer, or the socket is empty (seen on 6.18).
-fn offer_buffer(lease: &Lease) -> Result<(), Error> {
+/// was read out as still there until it is a quarter of the buffer, or the socket is empty (seen on 6.18). Returns the
+/// size of the buffer.
+fn offer_buffer(lease: &Lease) -> Result<u64, Error> {
     let size = rustix::net::sockopt::socket_recv_buffer_size(lease.socket())
         .map_err(|errno| Error::Os { doing: "reading SO_RCVBUF", source: errno.into() })?;
     if let Some(record) = lease.board().slot(usize::from(lease.slot())) {
         record.set_capacity(size as u64 / 4 * 3);
     }
-    Ok(())
+    Ok(size as u64)
 }
 
 /// Where QPNs and keys start, so that those of two runs differ: stale packets of the last run find nobody.

@@ -15,8 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// Batches transmitted in one round, at most, so that receiving gets its turn.
 const BATCHES_PER_ROUND: usize = 4;
-/// Rounds that empty a socket buffer full of small packets: so many still receive, at most, after a deadline has come
-/// and before it counts, since this process may just have got its processor back.
+/// Rounds that receive what has come, at most: somebody may be sending all the time.
 const ROUNDS_TO_EMPTY: u32 = 256;
 /// How long polling finds nothing before each poll also yields the processor, in nanoseconds. Two processes
 /// that poll on one processor would otherwise wait for each other's time slices.
@@ -131,7 +130,7 @@ impl Inner {
     /// Receives one batch and hands it to the transport; times out what is due; delivers.
     fn receive(&self, state: &mut State) -> Moved {
         let now = self.now();
-        let State { device, port, memory, .. } = state;
+        let State { device, port, memory, overdue, socket_holds, .. } = state;
         let record = self.board.slot(self.slot);
         let mut intake = record.map(Intake::begin);
         let mut first = true;
@@ -152,14 +151,9 @@ impl Inner {
         if first {
             self.answer_bells(device, now);
         }
-        if device.poll_timeout().is_none_or(|at| at > now) {
-            state.rounds_overdue = 0;
-        } else if received == 0 || state.rounds_overdue >= ROUNDS_TO_EMPTY {
+        let has_come = device.poll_timeout().is_some_and(|at| at <= now);
+        if overdue.acts(has_come, received, *socket_holds) {
             device.handle_timeout(now);
-            state.rounds_overdue = 0;
-        } else {
-            // What has been waited for may lie in the socket already.
-            state.rounds_overdue += 1;
         }
         Moved { received, delivered: self.deliver(state, now), blocked: false }
     }
