@@ -54,8 +54,9 @@ fn main() -> ExitCode {
 /// Every option by itself, sizes and MTUs each with the data checked, and some of them together.
 fn rc_options() -> Vec<String> {
     // -t with -e would fail now and then: it takes two completions for one event, and then finds none for the next.
-    let mut options =
-        texts(&["", "-e", "-c", "-n 10000", "-n 10000 -e -c", "-N", "-N -c", "-t", "-t -c", "-o -c"]);
+    let mut options = texts(&["", "-e", "-c", "-n 10000", "-n 10000 -e -c", "-N", "-N -c", "-t", "-t -c"]);
+    // On-demand paging, of a range, of everything and with advice; device memory.
+    options.extend(texts(&["-o -c", "-O -c", "-o -P -c", "-O -P -c", "-N -o -c", "-j -c"]));
     for size in [1, 2, 3, 33, 1023, 1024, 1025, 4096, 65536, 1_000_000] {
         // A megabyte a thousand times, each way and each byte looked at, takes long and shows nothing more.
         let exchanges = if size == 1_000_000 { " -n 200" } else { "" };
