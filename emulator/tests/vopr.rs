@@ -56,3 +56,9 @@ fn a_kept_packet_whose_rnr_nak_is_lost_is_sent_again() {
 fn a_link_that_was_down_accounts_for_more_rnr_naks() {
     replay(include_str!("plans/link-down-and-no-receive.toml"));
 }
+
+/// Jitter moves packets together, so that even a single link fills a short queue of the switch.
+#[test]
+fn a_switch_that_drops_is_no_calm() {
+    replay(include_str!("plans/a-burst-that-the-switch-has-no-room-for.toml"));
+}
