@@ -22,9 +22,10 @@ type Body = fn(&mut Lab) -> Outcome;
 
 const MTU_RULES: &[&str] = &["Mooncake and NCCL, path MTU", "IBTA table 63"];
 
-const ROWS: [(&str, &[&str], Body); 9] = [
+const ROWS: [(&str, &[&str], Body); 10] = [
     ("read-resources-change-in-sqd", &["linux-rdma 7d9333f03", "IBTA 10.3.1"], resources_change),
     ("read-resources-stay-in-rts", &["linux-rdma 7d9333f03", "ibv_modify_qp(3)"], resources_stay),
+    ("more-reads-than-the-peer-takes", &["IBTA table 63", "IBTA 9.4.4"], too_many_reads),
     ("err-in-a-stream-of-messages", &["linux-rdma 1bef896b4", "IBTA 10.3.1"], err_in_a_stream),
     (
         "destroyed-while-it-retransmits",
@@ -71,6 +72,37 @@ fn resources_stay(lab: &mut Lab) -> Outcome {
     equal("errno", refused.errno, Errno::EINVAL)?;
     lab.sent(&a, 1)?;
     equal("resources", lab.fabric.query_qp(b.qp)?.max_dest_rd_atomic, 4)
+}
+
+/// A requester that was told of more resources than the responder has: a READ too many is refused, and what was answered
+/// before is right. (rxe recycles the oldest, and answers all.)
+fn too_many_reads(lab: &mut Lab) -> Outcome {
+    const READS: u64 = 8;
+    const LENGTH: u32 = 7_000;
+    let greedy = Plan { max_rd_atomic: 16, ..Plan::rc() };
+    let (a, b) = lab.pair_of(&greedy, &Plan { max_dest_rd_atomic: 1, ..Plan::rc() })?;
+    let bytes = pattern(6, LENGTH as usize);
+    lab.write(&b.buffer, 0, &bytes);
+    let place = |id: u64| id * u64::from(LENGTH);
+    for id in 0..READS {
+        lab.post(&a, Wr::read(id, &b.buffer, 0).sge(a.buffer.sge(place(id), LENGTH)))?;
+    }
+    let mut refused = false;
+    for id in 0..READS {
+        let wc = lab.wait_send(&a)?;
+        let expected = match (refused, wc.status) {
+            (true, _) => WcStatus::WrFlushErr,
+            (false, WcStatus::Success) => WcStatus::Success,
+            (false, _) => WcStatus::RemInvReqErr,
+        };
+        equal("completion", (wc.wr_id, wc.status), (id, expected))?;
+        refused |= wc.status != WcStatus::Success;
+        if !refused {
+            lab.expect_bytes(&a.buffer, place(id), &bytes).within(format_args!("READ {id}"))?;
+        }
+    }
+    let state = if refused { QpState::Err } else { QpState::Rts };
+    equal("state of the responder", lab.state(&b)?, state)
 }
 
 /// Each receive completes once, with success or flushed, in order, whenever the state changes (rxe completed one of them
