@@ -137,9 +137,9 @@ const FAULTS: [(&str, MakeRule); 15] = [
     ("response-late", || response(Action::Delay { ns: 200_000 })),
 ];
 
-/// A loss costs no more than 17 ms.
+/// A loss that only the timeout finds costs 67 ms. A shorter one ends by itself on a machine that is busy.
 fn patient() -> Plan {
-    Plan { timeout: 12, ..Plan::rc() }
+    Plan { timeout: 14, ..Plan::rc() }
 }
 
 fn one_fault(lab: &mut Lab, operation: Operation, rule: MakeRule) -> Outcome {
