@@ -73,6 +73,7 @@ fn an_error_says_what_was_found_and_what_there_should_be() {
 fn numbers_have_names_where_there_are_some() {
     let texts = [
         AprStatus::LOADED.to_string(),
+        AprStatus::INVALID_COMM_ID.to_string(),
         AprStatus::REJECTED.to_string(),
         SidrStatus::from_u8(4).to_string(),
         SidrStatus::from_u8(5).to_string(),
@@ -87,6 +88,7 @@ fn numbers_have_names_where_there_are_some() {
     ];
     let expected = [
         "0 (path loaded)",
+        "1 (invalid communication ID)",
         "3 (rejected)",
         "redirected",
         "class version not supported",
@@ -100,7 +102,11 @@ fn numbers_have_names_where_there_are_some() {
         "{Deth, ImmDt}",
     ];
     assert_eq!(texts, expected);
-    assert_eq!([4, 5].map(|status| SidrStatus::from_u8(status).as_u8()), [4, 5]);
+    let statuses = (0..7).map(SidrStatus::from_u8);
+    assert!(statuses.clone().map(SidrStatus::as_u8).eq(0..7));
+    let texts: Vec<String> = statuses.map(|status| status.to_string()).collect();
+    assert_eq!(texts[..4], ["valid", "service ID not supported", "rejected by the service", "no queue pair"]);
+    assert_eq!(texts[6], "status 6");
 }
 
 #[test]
@@ -110,7 +116,9 @@ fn every_opcode_prints_its_extended_headers() {
         let payload = if opcode.name().contains("ATOMIC_WRITE") { 8 } else { 0 };
         let mut bytes = vec![0; header.packet_len(payload)];
         header.write(&mut bytes, payload);
-        let line = Packet::parse(&bytes).expect("it was just made").to_string();
+        let packet = Packet::parse(&bytes).expect("it was just made");
+        let line = packet.to_string();
+        assert_eq!(format!("{packet:?}"), format!("Packet({line})"));
         assert!(line.starts_with(opcode.name()), "{line}");
         assert!(format!("{header:?}").starts_with("PacketHeader("));
         let shown = line.matches(", ").count();
