@@ -161,7 +161,7 @@ impl Sandbox {
     fn unprivileged(&self) -> Command {
         let mut command = self.enter();
         if self.own_tmp {
-            command.args(["unshare", "--mount", "--", "sh", "-c", MOUNT_TMP, "sh"]);
+            command.args(["unshare", "--mount", "--", "sh", "-c", MOUNT_TMP]).arg(self.tree.root());
         }
         command.arg("setpriv").arg("--no-new-privs");
         match self.user {
@@ -279,8 +279,10 @@ pub fn find(program: &str) -> Option<PathBuf> {
 }
 
 const NOBODY: &str = "65534";
-/// What a shell does before it becomes the program that its arguments name.
-const MOUNT_TMP: &str = r#"mount -t tmpfs -o mode=1777 tmpfs /tmp && exec "$@""#;
+/// What a shell does before it becomes the program that its arguments name. The tree, `$0`, stays where it is, should that be
+/// in `/tmp`.
+const MOUNT_TMP: &str = r#"exec 9<"$0" && mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir -p "$0" &&
+mount --bind /proc/self/fd/9 "$0" && exec 9<&- && exec "$@""#;
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// perftest's own default.
 const FIRST_PORT: u16 = 18515;

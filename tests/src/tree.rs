@@ -25,6 +25,11 @@ impl Tree {
         tree
     }
 
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The command `ferroce`.
     pub fn command(&self) -> PathBuf {
         self.root.join("bin/ferroce")

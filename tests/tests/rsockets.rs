@@ -42,10 +42,6 @@ const CASES: [&str; 7] = [
     "mapped",
 ];
 
-/// To be repaired: run it alone with `-- --ignored calls/both_directions`.
-const KNOWN_FAULT: &str =
-    "a known fault: two ends of one process that send megabytes to each other at once hang";
-
 fn main() -> ExitCode {
     let streams = STREAMS.iter().map(|(name, program, options, address)| {
         matrix::row(*name, move || stream(program, options, address))
@@ -53,8 +49,7 @@ fn main() -> ExitCode {
     let program: Arc<OnceLock<CProgram>> = Arc::default();
     let cases = CASES.iter().map(|case| {
         let program = Arc::clone(&program);
-        let fault = (*case == "both_directions").then_some(KNOWN_FAULT);
-        matrix::row_unless(fault, format!("calls/{case}"), move || run(&program, case))
+        matrix::row(format!("calls/{case}"), move || run(&program, case))
     });
     let others = trials![
         rcopy,

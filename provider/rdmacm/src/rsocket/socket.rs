@@ -14,9 +14,9 @@ use ferroce::cm::PortSpace;
 use ferroce_abi::errno::Errno;
 use ferroce_abi::pointer;
 use libc::{c_int, c_void, sockaddr, sockaddr_storage};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A socket.
@@ -24,10 +24,9 @@ pub(super) struct Socket {
     fd: c_int,
     is_nonblocking: AtomicBool,
     inner: Mutex<Inner>,
-    /// Of those who wait one waits at the descriptors, the others for it.
-    turn: Mutex<()>,
-    /// How often somebody has looked.
-    turns: AtomicU64,
+    /// Somebody has worked on it. Of those who wait one waits at the descriptors, the others for this, since what another
+    /// thread takes off the CQ may be what they wait for.
+    changed: Condvar,
 }
 
 /// What only the holder of the lock touches.
@@ -38,6 +37,8 @@ pub(super) struct Inner {
     /// SO_ERROR.
     pub(super) error: c_int,
     pub(super) stream: Option<Stream>,
+    /// Whether somebody waits at the descriptors, so that the events are left to them.
+    is_watched: bool,
 }
 
 /// Where a socket is.
@@ -77,13 +78,12 @@ impl Socket {
             let _gone = unsafe { id::destroy_with_all(id) };
             return Err(errno);
         }
-        let inner = Inner { id, phase: Phase::Idle, options, error: 0, stream: None };
+        let inner = Inner { id, phase: Phase::Idle, options, error: 0, stream: None, is_watched: false };
         Ok(Socket {
             fd,
             is_nonblocking: AtomicBool::new(false),
             inner: Mutex::new(inner),
-            turn: Mutex::new(()),
-            turns: AtomicU64::new(0),
+            changed: Condvar::new(),
         })
     }
 
@@ -101,7 +101,9 @@ impl Socket {
 
     /// Works on it.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        work(&mut self.inner.lock())
+        let result = work(&mut self.inner.lock());
+        self.changed.notify_all();
+        result
     }
 
     /// Works on it until there is a result, waiting for the peer in between; without waiting EAGAIN.
@@ -112,43 +114,55 @@ impl Socket {
     ) -> Result<T, Errno> {
         let spins_until = Instant::now() + POLLING_TIME;
         loop {
-            let (fds, seen) = {
+            let fds = {
                 let mut inner = self.inner.lock();
-                inner.progress();
-                if let Some(result) = work(&mut inner) {
-                    return result;
+                let mut result = self.attempt(&mut inner, &mut work);
+                if result.is_none() && waits && Instant::now() >= spins_until {
+                    if inner.is_watched {
+                        self.changed.wait(&mut inner);
+                        continue;
+                    }
+                    inner.arm();
+                    result = self.attempt(&mut inner, &mut work);
+                    inner.is_watched = result.is_none();
                 }
-                if !waits {
-                    return Err(Errno(libc::EAGAIN));
+                match result {
+                    Some(result) => return result,
+                    None if !waits => return Err(Errno(libc::EAGAIN)),
+                    None if !inner.is_watched => continue,
+                    None => inner.fds(),
                 }
-                if Instant::now() < spins_until {
-                    continue;
-                }
-                inner.arm();
-                inner.progress();
-                if let Some(result) = work(&mut inner) {
-                    return result;
-                }
-                (inner.fds(), self.turns.load(Ordering::SeqCst))
             };
-            let _turn = self.turn.lock();
-            // Somebody has looked meanwhile, and may have taken what we would wait for.
-            if self.turns.load(Ordering::SeqCst) != seen {
-                continue;
-            }
-            poll::wait(fds)?;
+            let waited = poll::wait(fds);
+            self.inner.lock().is_watched = false;
             self.look();
+            waited?;
         }
     }
 
-    /// Takes what has come.
-    pub(super) fn look(&self) {
-        let mut inner = self.inner.lock();
-        if let Some(stream) = &mut inner.stream {
-            stream.take_events();
-        }
+    /// Takes what has come, and works on it; those who wait try again if that may have changed something for them.
+    fn attempt<T>(
+        &self,
+        inner: &mut Inner,
+        work: &mut impl FnMut(&mut Inner) -> Option<Result<T, Errno>>,
+    ) -> Option<Result<T, Errno>> {
+        let before = inner.progress_so_far();
         inner.progress();
-        self.turns.fetch_add(1, Ordering::SeqCst);
+        let result = work(inner);
+        if result.is_some() || inner.progress_so_far() != before {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// Takes what has come, and the events that told of it unless somebody waits for them.
+    pub(super) fn look(&self) {
+        self.with(|inner| {
+            if let Some(stream) = inner.stream.as_mut().filter(|_| !inner.is_watched) {
+                stream.take_events();
+            }
+            inner.progress();
+        });
     }
 
     /// Connects.
@@ -502,6 +516,11 @@ impl Inner {
             }
             Phase::Idle | Phase::Listening | Phase::Failed(_) => {}
         }
+    }
+
+    /// Something that changes when [`Inner::progress`] does anything.
+    fn progress_so_far(&self) -> (Phase, Option<(u64, Option<End>)>) {
+        (self.phase, self.stream.as_ref().map(|stream| (stream.completed(), stream.end())))
     }
 
     /// The peer agrees.

@@ -66,6 +66,8 @@ pub(super) struct Stream {
     peer_entry: u32,
 
     pub(super) mappings: Mappings,
+    /// Completions taken so far.
+    completed: u64,
     is_readable: bool,
     is_writable: bool,
     end: Option<End>,
@@ -153,6 +155,7 @@ impl Stream {
             peer: None,
             peer_entry: 1,
             mappings: Mappings::new(options.iomap_size),
+            completed: 0,
             is_readable: true,
             is_writable: true,
             end: None,
@@ -270,7 +273,13 @@ impl Stream {
         }
     }
 
+    /// How many completions it has taken.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+
     fn complete(&mut self, wc: &IbvWc) {
+        self.completed += 1;
         let is_success = wc.status == 0;
         match Kind::of(wc.wr_id) {
             Kind::Receive if is_success => {
