@@ -1,6 +1,7 @@
 //! The exported functions.
 
-use super::socket::{Phase, Socket, close};
+use super::inner::Phase;
+use super::socket::{Socket, close};
 use super::{options, poll, table};
 use crate::id::{self, refresh};
 use crate::{channel, connect};

@@ -8,10 +8,13 @@
 //! the `repoll` calls.
 
 mod abi;
+mod descriptors;
+mod inner;
 mod iomap;
 mod memory;
 mod options;
 mod poll;
+mod queue;
 mod socket;
 mod stream;
 mod table;

@@ -1,6 +1,6 @@
 //! Options of a socket.
 
-use super::socket::{Inner, Phase};
+use super::inner::{Inner, Phase};
 use super::stream::CONTROL_WRS;
 use crate::id::parts;
 use ferroce_abi::errno::Errno;

@@ -8,20 +8,6 @@ use libc::{c_int, fd_set, pollfd, timeval};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Waits until one of the descriptors is readable; those that are -1 never are.
-pub(super) fn wait(fds: [c_int; 2]) -> Result<(), Errno> {
-    let mut fds = fds.map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: an array of ours.
-    if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } < 0 { Err(last_error()) } else { Ok(()) }
-}
-
-/// Whether it is readable now.
-pub(super) fn is_readable(fd: c_int) -> bool {
-    let mut fd = pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: a structure of ours.
-    unsafe { libc::poll(&raw mut fd, 1, 0) > 0 }
-}
-
 /// As poll(2), with sockets among the descriptors; a negative timeout, in milliseconds, is for ever.
 pub(super) fn poll(fds: &mut [pollfd], timeout_ms: c_int) -> Result<c_int, Errno> {
     let deadline = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));

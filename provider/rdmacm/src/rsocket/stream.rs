@@ -1,40 +1,21 @@
-//! A connected stream: its queue pair, its buffers, its credits.
+//! A connected stream: its buffers and its credits.
 
 use super::iomap::Mappings;
 use super::memory::{Buffer, LOCAL_WRITE, REMOTE_WRITE};
 use super::options::Options;
+use super::queue::{Kind, Queue, Write};
 use super::wire::{ConnData, Message, Sge};
-use crate::device::last_error;
-use crate::ibv::{self, qp_type};
 use crate::layout::RdmaCmId;
-use crate::qp;
 use ferroce_abi::errno::Errno;
-use ferroce_ibverbs_layout::{
-    IbvBindMw, IbvCompChannel, IbvContext, IbvCq, IbvMwBindInfo, IbvQp, IbvQpCap, IbvQpInitAttr, IbvRdma,
-    IbvRecvWr, IbvSendExtra, IbvSendRemote, IbvSendWr, IbvSge, IbvWc,
-};
-use libc::{c_int, c_uint, c_void};
+use ferroce_ibverbs_layout::{IbvSge, IbvWc};
+use libc::c_int;
 use std::collections::VecDeque;
-use std::ptr::null_mut;
-
-unsafe extern "C" {
-    fn ibv_get_cq_event(
-        channel: *mut IbvCompChannel,
-        cq: *mut *mut IbvCq,
-        cq_context: *mut *mut c_void,
-    ) -> c_int;
-    fn ibv_ack_cq_events(cq: *mut IbvCq, nevents: c_uint);
-}
 
 /// A stream on an ID.
 pub(super) struct Stream {
-    context: *mut IbvContext,
-    qp: *mut IbvQp,
-    cq: *mut IbvCq,
-    channel: *mut IbvCompChannel,
-    id: *mut RdmaCmId,
+    /// In front of the buffers, since what is first is dropped first and it uses them until then.
+    queue: Queue,
     rq_size: u32,
-    inline: usize,
 
     /// What is under way to the peer, a ring.
     sends: Buffer,
@@ -90,9 +71,6 @@ pub(super) enum End {
     Broken,
 }
 
-// SAFETY: the verbs may be called by every thread.
-unsafe impl Send for Stream {}
-
 impl Stream {
     /// Makes the queue pair of an ID that has a device, and its buffers.
     ///
@@ -112,29 +90,12 @@ impl Stream {
         let target_len = SGL_SIZE * Sge::LEN + options.iomap_size as usize * Mappings::ENTRY_LEN;
         // SAFETY: as above.
         let target = unsafe { Buffer::new(pd, target_len, LOCAL_WRITE | REMOTE_WRITE) }?;
-        // SAFETY: as above.
-        let channel = unsafe { ibv::ibv_create_comp_channel(context) };
-        if channel.is_null() {
-            return Err(last_error());
-        }
-        let entries = (options.sq_size + options.rq_size) as c_int;
-        // SAFETY: as above, and the channel was just made.
-        let cq = unsafe { ibv::ibv_create_cq(context, entries, id.cast(), channel, 0) };
-        if cq.is_null() {
-            let errno = last_error();
-            // SAFETY: just made.
-            unsafe { ibv::ibv_destroy_comp_channel(channel) };
-            return Err(errno);
-        }
+        // SAFETY: the caller's promise, and the device is open.
+        let queue = unsafe { Queue::new(id, options) }?;
         let half = receives.len() / 2;
-        let mut stream = Stream {
-            context,
-            qp: null_mut(),
-            cq,
-            channel,
-            id,
+        Ok(Stream {
+            queue,
             rq_size: options.rq_size,
-            inline: options.inline as usize,
             send_room: sends.len(),
             sends,
             send_at: 0,
@@ -159,46 +120,7 @@ impl Stream {
             is_readable: true,
             is_writable: true,
             end: None,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { stream.create_qp(options) }?;
-        Ok(stream)
-    }
-
-    /// # Safety
-    /// The ID lives.
-    unsafe fn create_qp(&mut self, options: &Options) -> Result<(), Errno> {
-        let mut attr = IbvQpInitAttr {
-            qp_context: self.id.cast(),
-            send_cq: self.cq,
-            recv_cq: self.cq,
-            srq: null_mut(),
-            cap: IbvQpCap {
-                max_send_wr: options.sq_size,
-                max_recv_wr: options.rq_size,
-                max_send_sge: 2,
-                max_recv_sge: 1,
-                max_inline_data: options.inline,
-            },
-            qp_type: qp_type::RC,
-            sq_sig_all: 1,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { qp::create(self.id, null_mut(), &raw mut attr) }?;
-        // SAFETY: as above.
-        self.qp = unsafe { (*self.id).qp };
-        for _ in 0..self.rq_size {
-            self.post_receive()?;
-        }
-        // It must not block: who waits does so at the descriptor.
-        // SAFETY: a channel of ours.
-        let fd = unsafe { (*self.channel).fd };
-        // SAFETY: changing a descriptor's flags touches no memory.
-        if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
-            Err(last_error())
-        } else {
-            Ok(())
-        }
+        })
     }
 
     /// What the peer has to know.
@@ -232,38 +154,28 @@ impl Stream {
 
     /// The descriptor that is readable when [`Stream::arm`] was called and something came after it.
     pub(super) fn fd(&self) -> c_int {
-        // SAFETY: a channel of ours.
-        unsafe { (*self.channel).fd }
+        self.queue.fd()
     }
 
     /// Asks for an event with the next completion.
     pub(super) fn arm(&mut self) {
-        // SAFETY: an open device.
-        let Some(notify) = (unsafe { (*self.context).ops.req_notify_cq }) else { return };
-        // SAFETY: a CQ of ours.
-        let _never_fails = unsafe { notify(self.cq, 0) };
+        self.queue.arm();
     }
 
     /// Takes the events that there are.
     pub(super) fn take_events(&mut self) {
-        let (mut cq, mut context) = (null_mut(), null_mut());
-        // SAFETY: a channel of ours, which does not block.
-        while unsafe { ibv_get_cq_event(self.channel, &raw mut cq, &raw mut context) } == 0 {
-            // SAFETY: the only CQ of the channel.
-            unsafe { ibv_ack_cq_events(cq, 1) };
-        }
+        self.queue.take_events();
     }
 
     /// Takes the completions that there are, and gives the peer the credits that it should have.
     pub(super) fn process(&mut self) {
-        // SAFETY: an open device.
-        let Some(poll) = (unsafe { (*self.context).ops.poll_cq }) else { return };
         let mut wcs = [IbvWc::default(); BATCH];
         // Ends: no more can complete than was posted, which is posted below.
         for _ in 0..ROUNDS {
-            // SAFETY: a CQ of ours, and room for so many.
-            let count = unsafe { poll(self.cq, BATCH as c_int, wcs.as_mut_ptr()) };
-            let Ok(count @ 1..) = usize::try_from(count) else { break };
+            let count = self.queue.poll(&mut wcs);
+            if count == 0 {
+                break;
+            }
             for wc in &wcs[..count] {
                 self.complete(wc);
             }
@@ -284,7 +196,7 @@ impl Stream {
         match Kind::of(wc.wr_id) {
             Kind::Receive if is_success => {
                 self.take(Message::from_imm(wc.imm_data.to_ne_bytes()));
-                if self.end.is_none() && self.post_receive().is_err() {
+                if self.end.is_none() && self.queue.post_receive().is_err() {
                     self.finish(End::Broken);
                 }
             }
@@ -386,7 +298,7 @@ impl Stream {
             let (addr, key) = (entry.addr, entry.key);
             let imm = Message::Data(chunk as u32).to_imm();
             // SAFETY: within the caller's bytes.
-            unsafe { self.write(from.wrapping_add(done), chunk, WRITE_WITH_IMM, imm, addr, key) }?;
+            unsafe { self.write(from.wrapping_add(done), chunk, Some(imm), addr, key) }?;
             self.sent = self.sent.wrapping_add(1);
             entry.addr = entry.addr.wrapping_add(chunk as u64);
             entry.length -= chunk as u32;
@@ -417,7 +329,7 @@ impl Stream {
             };
             let chunk = (length - done).min(MAX_TRANSFER).min(self.send_room).min(room as usize);
             // SAFETY: within the caller's bytes.
-            unsafe { self.write(from.wrapping_add(done), chunk, WRITE, [0; 4], addr, key) }?;
+            unsafe { self.write(from.wrapping_add(done), chunk, None, addr, key) }?;
             done += chunk;
         }
         Ok(done)
@@ -443,7 +355,7 @@ impl Stream {
             let addr = peer.iomap.addr.wrapping_add(u64::from(index) * Mappings::ENTRY_LEN as u64);
             let imm = Message::Mapped(index).to_imm();
             // SAFETY: bytes of ours.
-            unsafe { self.write(entry.as_ptr(), entry.len(), WRITE_WITH_IMM, imm, addr, peer.iomap.key) }?;
+            unsafe { self.write(entry.as_ptr(), entry.len(), Some(imm), addr, peer.iomap.key) }?;
             self.sent = self.sent.wrapping_add(1);
         }
         Ok(())
@@ -457,8 +369,7 @@ impl Stream {
         &mut self,
         from: *const u8,
         length: usize,
-        opcode: u32,
-        imm: [u8; 4],
+        imm: Option<[u8; 4]>,
         addr: u64,
         key: u32,
     ) -> Result<(), Errno> {
@@ -472,8 +383,7 @@ impl Stream {
             |at: usize, length: usize| IbvSge { addr: self.sends.addr(at), length: length as u32, lkey };
         let mut sges = [piece(self.send_at, first), piece(0, length - first)];
         let count = if length > first { 2 } else { 1 };
-        let flags = if length <= self.inline { SEND_INLINE } else { 0 };
-        self.post_send(Kind::Data(length), &mut sges[..count], opcode, imm, addr, key, flags)?;
+        self.queue.write(&Write { kind: Kind::Data(length), imm, addr, key }, &mut sges[..count])?;
         self.send_at = (self.send_at + length) % self.sends.len();
         self.send_room -= length;
         self.data_wrs -= 1;
@@ -523,7 +433,7 @@ impl Stream {
         self.read_told = self.read.wrapping_add((self.rq_size / 2) as u16);
         let imm = Message::Credits(self.read.wrapping_add(self.rq_size as u16)).to_imm();
         let half = self.receives.len() / 2;
-        let told = if self.free >= half {
+        if self.free >= half {
             let (_, key) = self.receives.keys();
             let sge = Sge { addr: self.receives.addr(self.free_at), key, length: half as u32 };
             let bytes = sge.to_bytes(peer.swaps);
@@ -533,11 +443,15 @@ impl Stream {
             self.peer_entry = (self.peer_entry + 1) % peer.sgl.length;
             let addr = bytes.as_ptr().expose_provenance() as u64;
             let mut sges = [IbvSge { addr, length: Sge::LEN as u32, lkey: 0 }];
-            self.post_send(Kind::Control, &mut sges, WRITE_WITH_IMM, imm, place, peer.sgl.key, SEND_INLINE)
+            self.tell(imm, (place, peer.sgl.key), &mut sges);
         } else {
-            self.post_send(Kind::Control, &mut [], WRITE_WITH_IMM, imm, 0, 0, 0)
-        };
-        match told {
+            self.tell(imm, (0, 0), &mut []);
+        }
+    }
+
+    /// Tells the peer something for which a send WR is kept.
+    fn tell(&mut self, imm: [u8; 4], (addr, key): (u64, u32), sges: &mut [IbvSge]) {
+        match self.queue.write(&Write { kind: Kind::Control, imm: Some(imm), addr, key }, sges) {
             Ok(()) => self.control_wrs -= 1,
             Err(_) => self.finish(End::Broken),
         }
@@ -551,10 +465,7 @@ impl Stream {
         if self.control_wrs == 0 {
             return false;
         }
-        match self.post_send(Kind::Control, &mut [], WRITE_WITH_IMM, message.to_imm(), 0, 0, 0) {
-            Ok(()) => self.control_wrs -= 1,
-            Err(_) => self.finish(End::Broken),
-        }
+        self.tell(message.to_imm(), (0, 0), &mut []);
         true
     }
 
@@ -566,103 +477,8 @@ impl Stream {
     pub(super) fn set_directions(&mut self, is_readable: bool, is_writable: bool) {
         (self.is_readable, self.is_writable) = (is_readable, is_writable);
     }
-
-    #[expect(clippy::too_many_arguments, reason = "they are the fields of a work request")]
-    fn post_send(
-        &mut self,
-        kind: Kind,
-        sges: &mut [IbvSge],
-        opcode: u32,
-        imm: [u8; 4],
-        remote_addr: u64,
-        rkey: u32,
-        send_flags: u32,
-    ) -> Result<(), Errno> {
-        let mut wr = IbvSendWr {
-            wr_id: kind.wr_id(),
-            next: null_mut(),
-            sg_list: sges.as_mut_ptr(),
-            num_sge: sges.len() as c_int,
-            opcode,
-            send_flags,
-            imm_data: u32::from_ne_bytes(imm),
-            wr: IbvSendRemote { rdma: IbvRdma { remote_addr, rkey } },
-            remote_srqn: 0,
-            bind_or_tso: NO_EXTRA,
-        };
-        let mut bad = null_mut();
-        // SAFETY: an open device.
-        let post = unsafe { (*self.context).ops.post_send }.ok_or(Errno::UNSUPPORTED)?;
-        // SAFETY: a queue pair of ours, and a work request of ours; inline data are copied.
-        errno(unsafe { post(self.qp, &raw mut wr, &raw mut bad) })
-    }
-
-    fn post_receive(&mut self) -> Result<(), Errno> {
-        let mut wr =
-            IbvRecvWr { wr_id: Kind::Receive.wr_id(), next: null_mut(), sg_list: null_mut(), num_sge: 0 };
-        let mut bad = null_mut();
-        // SAFETY: an open device.
-        let post = unsafe { (*self.context).ops.post_recv }.ok_or(Errno::UNSUPPORTED)?;
-        // SAFETY: a queue pair of ours, and a work request of ours.
-        errno(unsafe { post(self.qp, &raw mut wr, &raw mut bad) })
-    }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.take_events();
-        // SAFETY: the ID lives, and its queue pair is ours; a null one is nothing.
-        unsafe { qp::rdma_destroy_qp(self.id) };
-        // SAFETY: the queue pair is gone, and nobody else uses it.
-        unsafe { ibv::ibv_destroy_cq(self.cq) };
-        // SAFETY: the CQ is gone.
-        unsafe { ibv::ibv_destroy_comp_channel(self.channel) };
-    }
-}
-
-/// What a work request is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Receive,
-    /// So many bytes of the ring.
-    Data(usize),
-    Control,
-}
-
-impl Kind {
-    fn wr_id(self) -> u64 {
-        match self {
-            Kind::Receive => RECEIVE,
-            Kind::Control => CONTROL,
-            Kind::Data(length) => length as u64,
-        }
-    }
-
-    fn of(wr_id: u64) -> Kind {
-        match wr_id {
-            RECEIVE => Kind::Receive,
-            CONTROL => Kind::Control,
-            length => Kind::Data(length as usize),
-        }
-    }
-}
-
-fn errno(status: c_int) -> Result<(), Errno> {
-    match status {
-        0 => Ok(()),
-        status => Err(Errno(status.abs())),
-    }
-}
-
-const RECEIVE: u64 = u64::MAX;
-const CONTROL: u64 = u64::MAX - 1;
-const NO_EXTRA: IbvSendExtra = IbvSendExtra {
-    bind_mw: IbvBindMw {
-        mw: null_mut(),
-        rkey: 0,
-        bind_info: IbvMwBindInfo { mr: null_mut(), addr: 0, length: 0, mw_access_flags: 0 },
-    },
-};
 /// Entries of the list of receive buffers: the two halves of one.
 const SGL_SIZE: usize = 2;
 /// Send WRs that are kept for what is no data.
@@ -673,9 +489,3 @@ const MAX_TRANSFER: usize = 65_536;
 const BATCH: usize = 16;
 /// Times that many are taken before others get their turn.
 const ROUNDS: usize = 64;
-/// `IBV_WR_RDMA_WRITE`.
-const WRITE: u32 = 0;
-/// `IBV_WR_RDMA_WRITE_WITH_IMM`.
-const WRITE_WITH_IMM: u32 = 1;
-/// `IBV_SEND_INLINE`.
-const SEND_INLINE: u32 = 1 << 3;
