@@ -282,7 +282,7 @@ const NOBODY: &str = "65534";
 /// What a shell does before it becomes the program that its arguments name. The tree, `$0`, stays where it is, should that be
 /// in `/tmp`.
 const MOUNT_TMP: &str = r#"exec 9<"$0" && mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir -p "$0" &&
-mount --bind /proc/self/fd/9 "$0" && exec 9<&- && exec "$@""#;
+mount --no-canonicalize --bind /proc/self/fd/9 "$0" && exec 9<&- && exec "$@""#;
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// perftest's own default.
 const FIRST_PORT: u16 = 18515;

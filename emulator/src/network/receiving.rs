@@ -105,6 +105,7 @@ fn open<'a>(host: &Host, frame: &'a Frame) -> Option<(PacketMeta, &'a [u8])> {
         Network::Ipv6(ip, udp) => (udp.source_port(), ip.traffic_class(), Ipv4Id::Seen(0)),
         Network::Ipv4(..) | Network::RoceV1(_) => return None,
     };
-    let meta = PacketMeta { src, dst, source_port, traffic_class, icrc_checked: false, ip_id };
+    let meta =
+        PacketMeta { src, dst, source_port, traffic_class, icrc_checked: false, ip_id, continues: false };
     Some((meta, parsed.transport()))
 }

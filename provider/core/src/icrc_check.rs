@@ -40,7 +40,15 @@ mod tests {
 
     fn meta(address: IpAddr, ip_id: Ipv4Id) -> PacketMeta {
         let (src, dst) = (address, address);
-        PacketMeta { src, dst, source_port: SOURCE_PORT, traffic_class: 0, icrc_checked: false, ip_id }
+        PacketMeta {
+            src,
+            dst,
+            source_port: SOURCE_PORT,
+            traffic_class: 0,
+            icrc_checked: false,
+            ip_id,
+            continues: false,
+        }
     }
 
     /// A packet from and to `address` with that identification.

@@ -48,6 +48,8 @@ pub struct PacketMeta {
     pub icrc_checked: bool,
     /// The IPv4 identification, which the ICRC covers; without meaning over IPv6.
     pub ip_id: Ipv4Id,
+    /// Whether it came from the system in one piece with the packet before it (segmentation offload).
+    pub continues: bool,
 }
 
 /// What a port knows of a packet's IPv4 identification.

@@ -108,6 +108,10 @@ impl TransmitSink for UdpPort {
         }
     }
 
+    fn continues(&self) -> bool {
+        self.lost.is_none() && self.batch.continues()
+    }
+
     fn commit(&mut self) {
         if self.lost.take().is_some() {
             self.counters.tx_refused += 1;

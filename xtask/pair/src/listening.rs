@@ -60,9 +60,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
     use std::process::Command;
+    use std::sync::Mutex;
+
+    /// A program that another test starts has this one's sockets until it executes.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_listening_socket_is_seen_and_a_closed_one_is_not() {
+        let _alone = ONE_AT_A_TIME.lock();
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(is_listening(port));
@@ -72,6 +77,7 @@ mod tests {
 
     #[test]
     fn a_server_that_ends_is_not_waited_for() {
+        let _alone = ONE_AT_A_TIME.lock();
         let port = free_port().unwrap();
         let program = Program::start(Command::new("true")).unwrap();
         assert!(!wait(&program, port, Instant::now() + Duration::from_secs(600)).unwrap());

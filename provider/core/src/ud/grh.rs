@@ -53,6 +53,7 @@ mod tests {
             traffic_class: 0x6a,
             icrc_checked: true,
             ip_id: Ipv4Id::Seen(0x1234),
+            continues: false,
         };
         grh_area(&meta, &Packet::parse(&bytes).expect("a packet"))
     }

@@ -34,6 +34,7 @@ fn rx_marked_from(solo: &mut Solo, src: IpAddr, shot: &Shot) {
         traffic_class: 0x68 | CE,
         icrc_checked: false,
         ip_id: Ipv4Id::Seen(0),
+        continues: false,
     };
     solo.end.device.handle_packet(solo.now, &meta, &bytes, &solo.end.memory);
     solo.end.collect();

@@ -256,6 +256,7 @@ impl End {
             traffic_class: 0,
             icrc_checked: false,
             ip_id: Ipv4Id::Seen(0),
+            continues: false,
         };
         self.device.handle_packet(now, &meta, bytes, &self.memory);
         self.collect();

@@ -136,6 +136,7 @@ fn the_header_shows_the_identification_that_the_packet_was_sent_with() {
         traffic_class: 0,
         icrc_checked: false,
         ip_id: Ipv4Id::Seen(0),
+        continues: false,
     };
     end.device.handle_packet(0, &meta, &bytes, &end.memory);
     assert_eq!(end.device.counters().get(Counter::DropIcrc), 1);

@@ -66,6 +66,11 @@ impl Batch {
         Some(&mut self.bytes[self.used..self.used + len])
     }
 
+    /// Whether the reserved packet joins the last run.
+    pub(super) fn continues(&self) -> bool {
+        self.reserved.is_some_and(|reserved| reserved.joins)
+    }
+
     /// The reserved packet stays. Returns its route, its index in its run, and its bytes.
     pub(super) fn commit(&mut self) -> (RouteId, usize, &mut [u8]) {
         let Reserved { route, len, joins } = self.reserved.take().expect("commit follows reserve");

@@ -134,6 +134,7 @@ impl Facts {
             traffic_class: self.traffic_class,
             icrc_checked: false,
             ip_id: Ipv4Id::Guessed(0),
+            continues: false,
         };
         let mut count = 0;
         let mut rest = bytes;
@@ -141,6 +142,7 @@ impl Facts {
             let (packet, after) = rest.split_at(self.segment.unwrap_or(rest.len()).min(rest.len()));
             // That of a run sent as one message.
             meta.ip_id = Ipv4Id::Guessed(count as u16);
+            meta.continues = count > 0;
             packets(&meta, packet);
             count += 1;
             rest = after;

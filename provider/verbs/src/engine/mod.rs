@@ -126,7 +126,7 @@ impl Engine {
         let options = UdpOptions { gso: !config.no_gso, ..UdpOptions::default() };
         let port = UdpPort::new(socket, options)?;
         let watched = Watched::new(&lease)?;
-        let socket_holds = offer_buffer(&lease)? / hold::PACKET_OVERHEAD;
+        let socket_holds = offer_buffer(&lease)? / hold::LEAST_CHARGE;
         let device = Device::new(DeviceConfig {
             qpn_base: lease.qpn_base(),
             qpn_count: MAX_QP,
