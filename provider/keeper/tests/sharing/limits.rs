@@ -52,10 +52,15 @@ fn two_hundred_clients_later_the_keeper_holds_as_many_descriptors_as_before() {
     for _ in 0..200 {
         acquire(&options).unwrap();
     }
-    // Whoever has been answered comes after all who left before have been swept out.
-    let second = acquire(&options).unwrap();
-    assert_eq!(held(&second), before);
+    // Whoever has been answered comes after all who left before have been swept out; only a child that another test forks
+    // has the sockets of one of them until it executes its program.
+    let counts: Vec<_> =
+        (0..TRIES).map(|_| held(&acquire(&options).unwrap())).take_while(|held| *held != before).collect();
+    assert!(counts.len() < TRIES, "{before} at first, then {counts:?}");
 }
+
+/// Many times longer than starting a program takes.
+const TRIES: usize = 1000;
 
 #[test]
 fn clients_that_say_nothing_keep_nobody_out() {
